@@ -79,14 +79,21 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 		args = []string{}
 	}
 	root.SetArgs(args)
-	root.SetOut(&printed{out: stdout})
-	root.SetErr(&printed{out: stderr})
+	out, errs := &printed{out: stdout}, &printed{out: stderr}
+	root.SetOut(out)
+	root.SetErr(errs)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		out.look, errs.look = lookOf(stdout, a.color), lookOf(stderr, a.color)
+		return checkColor(a.color)
+	}
 	err := root.ExecuteContext(ctx)
-	writePartial(stderr, a.sources...)
+	flush(out)
+	writePartial(errs, a.sources...)
 	code, written := exitCode(err)
 	if !written {
-		fmt.Fprintln(stderr, sanitized(errorText(err)))
+		fmt.Fprintln(errs, sanitized(errorText(err)))
 	}
+	flush(errs)
 	return code
 }
 
@@ -113,6 +120,7 @@ func errorText(err error) string {
 type app struct {
 	setup Setup
 	kube  Kubeconfig
+	color string // --color
 	// sources are the clusters and stages that the command has read; see [Partial].
 	sources []any
 }
@@ -155,6 +163,8 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 	root.Flags().Bool("version", false, "print the version of this program")
 	a.kube.bind(root.PersistentFlags())
 	complete(root, "context", choicesOf(a.kube.contexts))
+	root.PersistentFlags().StringVar(&a.color, "color", "auto", colorHelp)
+	complete(root, "color", choices(colors...))
 	complete(root, "namespace", a.namespaceNames)
 	complete(root, "cluster", choicesOf(a.kube.clusters))
 	complete(root, "user", choicesOf(a.kube.users))

@@ -199,7 +199,7 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 		return err
 	}
 	if f.output.format == "svg" {
-		return drawComparisons(w, found)
+		return drawComparisons(unfitted(w), found)
 	}
 	for i, c := range found {
 		if i > 0 {

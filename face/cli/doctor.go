@@ -140,6 +140,9 @@ func (a *app) doctorOptions(f doctorFlags) (DoctorOptions, error) {
 	return o, nil
 }
 
+// findingIndent is the number of columns before the text of a finding. The severity stands there in its first line.
+const findingIndent = 8
+
 // The numbers of objects, and of lines of evidence for each, that are shown for a finding without -o wide.
 const (
 	fewObjects  = 3

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
@@ -184,7 +185,7 @@ func (a *app) explainNode(c *cobra.Command, f explainFlags, name string) error {
 		return err
 	}
 	w, name := c.OutOrStdout(), nodeName(name)
-	if err := a.drawMap(c.Context(), c, w, mapFlags{output: f.output, color: "auto"}, []string{name}); err != nil {
+	if err := a.drawMap(c.Context(), c, w, mapFlags{output: f.output, color: a.color}, []string{name}); err != nil {
 		return err
 	}
 	if f.output.format != "" {
@@ -225,7 +226,7 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	}
 	x := workloadExplanation{kind: kind, namespace: cmp.Or(namespace, chosen, "default"), name: name}
 	if x.pods, err = lister.PodsOf(c.Context(), kind, x.namespace, name); err != nil {
-		return err
+		return a.noWorkload(c.Context(), kind, x.namespace, name, err)
 	}
 	nodes, problems, err := cluster.Nodes(c.Context())
 	if err != nil {
@@ -250,6 +251,15 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 		return err
 	}
 	return x.write(c.OutOrStdout(), f)
+}
+
+// noWorkload adds to a NotFound error about a workload which one may be meant. It returns other errors unchanged.
+func (a *app) noWorkload(ctx context.Context, kind, namespace, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	known := a.names(func(n namer, _ string) ([]string, error) { return n.WorkloadNames(ctx, kind, namespace) })
+	return fmt.Errorf("%w%s", err, printable.Instead(name, known))
 }
 
 func (x *workloadExplanation) names() (out []string) {

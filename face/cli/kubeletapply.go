@@ -155,6 +155,7 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 	}
 	if !yes {
 		fmt.Fprint(out, "Go on? [y/N] ")
+		flush(out)
 		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
 		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 			fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")

@@ -40,6 +40,14 @@ const colorHelp = `When to use colour. One of: (auto, always, never). "auto" is 
 
 var colors = []string{"auto", "always", "never"}
 
+// checkColor returns an error for a value that --color does not have.
+func checkColor(value string) error {
+	if !slices.Contains(colors, value) {
+		return fmt.Errorf("--color %q is not known: want auto, always or never", value)
+	}
+	return nil
+}
+
 // mapFlags are the choices of the map command.
 type mapFlags struct {
 	all, watch     bool
@@ -65,6 +73,7 @@ With -o wide the command prints the table alone, with all columns.`,
 			if err := f.check(args); err != nil {
 				return err
 			}
+			f.color = a.color
 			return a.repeat(c, f.watch, func(ctx context.Context, w io.Writer) error { return a.drawMap(ctx, c, w, f, args) })
 		},
 	}
@@ -72,10 +81,8 @@ With -o wide the command prints the table alone, with all columns.`,
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "Draw only the nodes that this label selector selects.")
 	c.Flags().StringVar(&f.machine, "machine", "",
 		"Draw a machine, as a file in text form or a name of the catalogue, without a cluster.")
-	c.Flags().StringVar(&f.color, "color", "auto", colorHelp)
 	bindWatch(c, &f.watch)
 	f.output.bind(c, "json", "yaml", "name", "wide")
-	complete(c, "color", choices(colors...))
 	complete(c, "machine", a.machineNames)
 	c.ValidArgsFunction = others(a.nodeNames)
 	return c
@@ -113,9 +120,6 @@ func (f mapFlags) check(args []string) error {
 	}
 	if len(args) > 0 && f.selector != "" {
 		return errors.New("a NODE and --selector cannot both be given")
-	}
-	if !slices.Contains(colors, f.color) {
-		return fmt.Errorf("--color %q is not known: want auto, always or never", f.color)
 	}
 	return f.output.check()
 }

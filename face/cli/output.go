@@ -35,6 +35,9 @@ func (o *output) check() error {
 // write writes doc if the format is json or yaml, and names if it is name. For other formats it writes nothing and
 // returns false.
 func (o *output) write(w io.Writer, doc any, names []string) (done bool, err error) {
+	if o.format == "json" || o.format == "yaml" || o.format == "name" {
+		w = unfitted(w)
+	}
 	switch o.format {
 	case "json":
 		return true, writeJSON(w, doc)

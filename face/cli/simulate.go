@@ -188,9 +188,8 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	f.guarded.bind(c)
 	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
 	s.BoolVar(&f.drawing.all, "all", false, "Show all workloads, nodes and maps, however many there are.")
-	s.StringVar(&f.drawing.color, "color", "auto", colorHelp)
 	f.output.bind(c, "json", "yaml", "name", "wide")
-	for flag, values := range map[string][]string{"strategy": score.Names(), "color": colors,
+	for flag, values := range map[string][]string{"strategy": score.Names(),
 		"topology-manager-scope": {"container", "pod"}, "cpu-manager-policy": {"none", "static"},
 		"memory-manager-policy": {"None", "Static"}, "topology-manager-policy": policies} {
 		complete(c, flag, choices(values...))
@@ -267,6 +266,7 @@ func asksLeast(arg string) bool { return strings.HasSuffix(arg, "="+leastText) }
 // vary, it also finds the number of nodes that all pods need. After a result in which pods have no place or are not
 // judged, it returns errNoPlace or errNotJudged.
 func (a *app) simulate(c *cobra.Command, f simulateFlags) error {
+	f.drawing.color = a.color
 	if _, _, err := f.check(); err != nil {
 		return err
 	}

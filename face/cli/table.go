@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -38,7 +39,8 @@ type table struct {
 func (t table) write(w io.Writer, wide bool) error {
 	// These are the widths of k8s.io/cli-runtime/pkg/printers. That package is not used, because since 0.37 it counts
 	// bytes where it should count letters.
-	out := tabwriter.NewWriter(w, leastCol, 0, padding, ' ', 0)
+	var text bytes.Buffer // a table is written at once, so that a terminal's look finds all of it
+	out := tabwriter.NewWriter(&text, leastCol, 0, padding, ' ', 0)
 	lines := [][]string{t.heads}
 	widths := t.widths(wide)
 	for _, r := range t.rows {
@@ -56,7 +58,8 @@ func (t table) write(w io.Writer, wide bool) error {
 		}
 		fmt.Fprintln(out, strings.Join(shown, "\t"))
 	}
-	if err := out.Flush(); err != nil {
+	_ = out.Flush() // a bytes.Buffer does not fail
+	if _, err := w.Write(text.Bytes()); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil

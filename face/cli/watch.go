@@ -51,7 +51,16 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	if err != nil {
 		return fmt.Errorf("follow the cluster: %w", err)
 	}
-	return writeChanges(ctx, raw(w), changes, time.After, do)
+	l := look{}
+	if p, ok := w.(*printed); ok {
+		l = p.look
+	}
+	return writeChanges(ctx, raw(w), changes, time.After, func(ctx context.Context, w io.Writer) error {
+		fitted := &printed{out: raw(w), look: l}
+		err := do(ctx, fitted)
+		flush(fitted)
+		return err
+	})
 }
 
 // writeChanges writes the output of do, and after each change writes it again if it differs from the previous output.

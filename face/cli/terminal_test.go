@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// onTerminal runs a command line as on a terminal with this look.
+func onTerminal(t *testing.T, c Cluster, l look, line string) string {
+	t.Helper()
+	var out bytes.Buffer
+	p := &printed{out: &out, look: l}
+	s := whole(t, false)
+	s.Connect = func(k Kubeconfig) (Cluster, string, error) { return c, k.Namespace(), nil }
+	root := newApp(s).root()
+	root.SetArgs(strings.Fields(line))
+	root.SetOut(p)
+	root.SetErr(p)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		if _, written := exitCode(err); !written {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	flush(p)
+	return out.String()
+}
+
+// written are the letters of a text, without their order: tables put the rest of a cell below its beginning.
+func written(text string) string {
+	letters := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '·' {
+			return -1
+		}
+		return r
+	}, text))
+	slices.Sort(letters)
+	return string(letters)
+}
+
+var shown = []string{"explain pod ml/trainer-9", "explain pod ml/trainer-0 --all", "explain pod ml/refused",
+	"explain statefulset ml/trainer", "map -o wide", "pods -A", "pods -n ml --misaligned", "top", "top --shape cpu=31",
+	"simulate -f testdata/simulate-train.yaml", "simulate --without gpu-a", "affinity node-a", "doctor --node bad",
+	"check -f testdata/simulate-one.yaml --machine testdata/simulate-pair.txt", "version"}
+
+// A terminal with few columns gets the same words in narrower lines.
+func TestTextsFitNarrowTerminals(t *testing.T) {
+	c := small(t)
+	for _, line := range shown {
+		wide := onTerminal(t, c, look{}, line)
+		for _, width := range []int{60, 72, 80, 99} {
+			narrow := onTerminal(t, c, look{width: width}, line)
+			for l := range strings.Lines(narrow) {
+				if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > width {
+					t.Errorf("%s at %d columns: a line of %d: %s", line, width, n, l)
+				}
+			}
+			if written(wide) != written(narrow) {
+				t.Errorf("%s at %d columns has other words:\n%s\nthan\n%s", line, width, narrow, wide)
+			}
+		}
+	}
+}
+
+// Colour adds nothing but colour, and programs get none.
+func TestColourIsInTextsAlone(t *testing.T) {
+	c := small(t)
+	blanks := regexp.MustCompile(` +\n`)
+	plain := func(text string) string {
+		for _, code := range []string{bold, red, green, yellow, cyan, "0"} {
+			text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+		}
+		return text
+	}
+	for _, line := range shown {
+		without, with := onTerminal(t, c, look{}, line), onTerminal(t, c, look{color: true}, line)
+		if strings.Contains(without, "\x1b") || plain(with) != blanks.ReplaceAllString(without, "\n") {
+			t.Errorf("%s: with colour\n%q\nwithout\n%q", line, with, without)
+		}
+		if !strings.HasPrefix(line, "version") && !strings.HasPrefix(line, "check") && with == without {
+			t.Errorf("%s has no colour", line)
+		}
+	}
+	for _, line := range []string{"map -o json", "map -o name", "explain pod ml/trainer-9 -o yaml"} {
+		if onTerminal(t, c, look{color: true, width: 60}, line) != onTerminal(t, c, look{}, line) {
+			t.Errorf("%s: a terminal changes what programs read", line)
+		}
+	}
+	for line, want := range map[string]string{
+		"explain pod ml/trainer-9": "\x1b[32mRemedy:\x1b[0m",
+		"explain pod ml/huge":      "  \x1b[31mNever\x1b[0m",
+		"doctor --node bad":        "\x1b[31merror   \x1b[0mx: ",
+		"pods -n ml":               "\x1b[1mPOD\x1b[0m",
+	} {
+		if got := onTerminal(t, c, look{color: true}, line); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in\n%q", line, want, got)
+		}
+	}
+}
+
+// What nodes and users write cannot colour a text or move the cursor.
+func TestTextsFromOutsideHaveNoColour(t *testing.T) {
+	var out bytes.Buffer
+	p := &printed{out: &out, look: look{color: true, width: 60}}
+	fmt.Fprintln(p, "evil \x1b[31mred\x1b[0m and \x1b[2J")
+	flush(p)
+	if want := "evil ?[31mred?[0m and ?[2J\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// Text reaches the terminal when the command waits, also without a line break.
+func TestQuestionsAreShown(t *testing.T) {
+	var out bytes.Buffer
+	p := &printed{out: &out, look: look{width: 60}}
+	fmt.Fprintln(p, "At most 1 at a time.")
+	if got := out.String(); got != "At most 1 at a time.\n" {
+		t.Errorf("%q is shown", got)
+	}
+	fmt.Fprint(p, "Go on? [y/N] ")
+	if flush(p); !strings.HasSuffix(out.String(), "\nGo on? [y/N] ") {
+		t.Errorf("%q is shown", out.String())
+	}
+}
+
+func TestFilesAndPipesAreNoTerminals(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if l := lookOf(file, "auto"); l != (look{}) {
+		t.Errorf("a file has the look %+v", l)
+	}
+	if l := lookOf(file, "always"); !l.color {
+		t.Error("--color always gives no colour")
+	}
+}
