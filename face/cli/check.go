@@ -191,7 +191,8 @@ func (c checked) write(b *bufio.Writer, judged int) {
 	case judged == 0:
 		fmt.Fprintf(b, "%s: there are no nodes.\n", c.workload)
 	case !c.passes():
-		fmt.Fprintf(b, "%s can run on none of %s.\n", c.workload, nodesText(judged))
+		fmt.Fprintf(b, "%s %s.\n", c.workload, choose(judged, "cannot run on the only node",
+			"can run on none of "+nodesText(judged)))
 	default:
 		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", c.workload, len(c.Ever),
 			nodesText(judged), len(c.Now))

@@ -85,6 +85,7 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	case p.Pod.Plain():
 		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
 	}
+	e.writeAdvice(b)
 }
 
 // writeScheduling writes how far the scheduler of a pod without a node has come.

@@ -267,7 +267,7 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	if len(p.Shapes) > 0 {
 		fmt.Fprintln(b, "\nRoom on these nodes if they were empty:")
 		for _, s := range p.Shapes {
-			writeWrapped(b, "  ", fmt.Sprintf("%d pods of %s before, %d after", s.Before, s.Shape, s.After))
+			writeWrapped(b, "  ", fmt.Sprintf("%s of %s before, %d after", podsText(s.Before), s.Shape, s.After))
 		}
 	}
 	if len(p.Unchanged) > 0 {

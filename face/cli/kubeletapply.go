@@ -187,7 +187,8 @@ func announce(w io.Writer, p document.KubeletPlan, nodes []document.KubeletPlanN
 		if len(n.StateFiles) > 0 {
 			files = "removed: " + strings.Join(n.StateFiles, joint)
 		}
-		writeWrapped(b, "", fmt.Sprintf("%d. Node %s: %d pods are evicted, %s.", i+1, n.Name, n.Evicted, files))
+		writeWrapped(b, "", fmt.Sprintf("%d. Node %s: %s evicted, %s.", i+1, n.Name,
+			choose(n.Evicted, "1 pod is", podsText(n.Evicted)+" are"), files))
 	}
 	for _, m := range p.Moves {
 		if m.To == "" {

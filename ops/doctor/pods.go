@@ -143,8 +143,16 @@ func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 			}
 		}
 	}
-	x.add("never-admitted", onPod(p, evidence...), fmt.Sprintf("it can run on none of %s, whatever ends there",
-		choose(len(x.scene.Nodes()), "node")), strings.Join(remedies[:min(maxRemedies, len(remedies))], "; or "))
+	x.add("never-admitted", onPod(p, evidence...), onNone(len(x.scene.Nodes()))+
+		", whatever ends there", strings.Join(remedies[:min(maxRemedies, len(remedies))], "; or "))
+}
+
+// onNone returns that a pod can run on none of some nodes.
+func onNone(nodes int) string {
+	if nodes == 1 {
+		return "it cannot run on the only node"
+	}
+	return "it can run on none of " + choose(nodes, "node")
 }
 
 // maxRemedies bounds the remedies in one finding of never.
