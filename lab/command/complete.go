@@ -48,7 +48,9 @@ func register(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 }
 
 func choices(values ...string) cobra.CompletionFunc {
-	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return beginning(values, begun), cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -62,11 +64,22 @@ func nodesBeginning(begun string, known []string) (out []string) {
 	before, item := begun[:strings.LastIndexByte(begun, ',')+1], begun[strings.LastIndexByte(begun, ',')+1:]
 	values, prefix := machines.List(), counted.FindString(item)
 	if machine, _, ok := strings.Cut(item, "@"); ok {
-		values, prefix = known, machine+"@"
+		values, prefix = slices.Clone(known), machine+"@"
 	}
+	for i := range values {
+		values[i] = prefix + values[i]
+	}
+	for _, v := range beginning(values, item) {
+		out = append(out, before+v)
+	}
+	return out
+}
+
+// beginning returns the values that begin with begun.
+func beginning(values []string, begun string) (out []string) {
 	for _, v := range values {
-		if strings.HasPrefix(prefix+v, item) {
-			out = append(out, before+prefix+v)
+		if strings.HasPrefix(v, begun) {
+			out = append(out, v)
 		}
 	}
 	return out
