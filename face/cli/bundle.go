@@ -96,6 +96,10 @@ func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err e
 	case a.kube.Bundle() != "":
 		return errors.New("--bundle is a bundle already")
 	}
+	if err := a.knownNamespaces(c, map[string][]string{"agent-namespace": {o.AgentNamespace},
+		"system-namespace": {o.SystemNamespace}, "termination-messages": o.Messages}); err != nil {
+		return err
+	}
 	w, say := raw(c.OutOrStdout()), c.OutOrStdout()
 	if file == "-" {
 		say = c.ErrOrStderr()

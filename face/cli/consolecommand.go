@@ -50,6 +50,9 @@ func (a *app) consoleCommand() *cobra.Command {
 			if a.setup.Console == nil {
 				return errors.New("this program has no console")
 			}
+			if err := a.knownNamespaces(c, map[string][]string{"agent-namespace": {o.AgentNamespace}}); err != nil {
+				return err
+			}
 			o.Browser, o.Out, o.Errs = !quiet, c.OutOrStdout(), c.ErrOrStderr()
 			return a.setup.Console(c.Context(), a.kube, o)
 		},

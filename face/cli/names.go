@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -72,6 +75,25 @@ func podsKnown(ctx context.Context, c Cluster) (out []string) {
 		out = append(out, p.ID.Namespace+"/"+p.ID.Name)
 	}
 	return out
+}
+
+// knownNamespaces returns an error if flags that the user has given name a namespace that the cluster does not have.
+func (a *app) knownNamespaces(c *cobra.Command, names map[string][]string) error {
+	for _, flag := range slices.Sorted(maps.Keys(names)) {
+		if !c.Flags().Changed(flag) {
+			continue
+		}
+		cluster, _, err := a.connect()
+		if err != nil {
+			return err
+		}
+		for _, name := range names[flag] {
+			if err := knownNamespace(c.Context(), cluster, name); name != "" && err != nil {
+				return fmt.Errorf("--%s: %w", flag, err)
+			}
+		}
+	}
+	return nil
 }
 
 // knownNamespace returns an error if a cluster that lists its namespaces has none of this name. A user who may not

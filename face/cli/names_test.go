@@ -56,6 +56,27 @@ func TestNamesThatFindNothingAreErrors(t *testing.T) {
 	}
 }
 
+// A namespace that a flag names is looked for, and the default of the flag is not: it may not be there.
+func TestNamespacesOfFlagsAreKnown(t *testing.T) {
+	s := whole(t, false)
+	s.Connect = func(k Kubeconfig) (Cluster, string, error) { return named{small(t)}, k.Namespace(), nil }
+	dir := t.TempDir()
+	for line, want := range map[string]string{
+		"bundle -f " + dir + "/a.tar.gz":                                "",
+		"bundle -f " + dir + "/b.tar.gz --agent-namespace ml":           "",
+		"bundle -f " + dir + "/c.tar.gz --agent-namespace=":             "",
+		"bundle -f " + dir + "/d.tar.gz --agent-namespace mll":          `--agent-namespace: there is no namespace "mll"; ml may`,
+		"bundle -f " + dir + "/e.tar.gz --termination-messages ml,nope": `--termination-messages: there is no namespace "nope"`,
+		"console --agent-namespace mll":                                 `there is no namespace "mll"; ml may be meant`,
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), strings.Fields(line), &out, &errs, s)
+		if (code == ExitError) != (want != "") || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: exit code %d, %s, want %q", line, code, &errs, want)
+		}
+	}
+}
+
 // Names may have the type before them as kubectl writes it, and selectors choose nodes and pods.
 func TestNamesHaveTheFormsOfKubectl(t *testing.T) {
 	c := labelled{named{small(t)}}

@@ -400,7 +400,7 @@ func (s *simulation) writeMaps(w io.Writer, f mapFlags) error {
 			n := *x.node.State
 			n.Name += ", " + x.when
 			fmt.Fprintln(w)
-			if err := draw.Map(w, &n, f.options(w)); err != nil {
+			if err := draw.Map(raw(w), &n, f.options(raw(w))); err != nil {
 				return err
 			}
 		}

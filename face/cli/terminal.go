@@ -123,21 +123,27 @@ func continues(first, before, line string) bool {
 // indentOf returns the number of blanks before a line. The severity of a finding stands in their place.
 func indentOf(line string) int {
 	for _, severity := range severities {
-		if strings.HasPrefix(line, fmt.Sprintf("%-8s", severity)) {
+		if strings.HasPrefix(line, fmt.Sprintf("%-*s", findingIndent, severity)) {
 			return findingIndent
 		}
 	}
 	return len(line) - len(strings.TrimLeft(line, " "))
 }
 
-// paragraph writes the lines of a paragraph anew, in lines of the terminal's width. It does not break commands, which
-// people copy.
+// prose reports whether a line may be broken. Commands may not, because people copy them, nor may lines that are
+// aligned with other lines: drawings, and the table of compare.
+func prose(line string) bool {
+	text := strings.TrimSpace(line)
+	return !strings.HasPrefix(text, "kubectl ") && !strings.Contains(text, "   ") && !strings.ContainsAny(text, "─│")
+}
+
+// paragraph writes the lines of a paragraph anew, in lines of the terminal's width.
 func (l look) paragraph(out *strings.Builder, lines []string) {
 	text, indent := lines[0], indentOf(lines[0])
 	for _, more := range lines[1:] {
 		text += " " + strings.TrimLeft(more, " ")
 	}
-	if l.width == 0 || utf8.RuneCountInString(text) <= l.width || strings.HasPrefix(text[indent:], "kubectl ") {
+	if l.width == 0 || utf8.RuneCountInString(text) <= l.width || !prose(text) {
 		out.WriteString(l.painted(text) + "\n")
 		return
 	}

@@ -68,6 +68,15 @@ func TestTextsFitNarrowTerminals(t *testing.T) {
 	}
 }
 
+// Lines that are aligned with each other stay whole: the terminal breaks them itself.
+func TestAlignedLinesAreNotBroken(t *testing.T) {
+	const line = "compare --trace testdata/compare.trace"
+	wide, narrow := onTerminal(t, small(t), look{}, line), onTerminal(t, small(t), look{width: 60}, line)
+	if wide != narrow {
+		t.Errorf("at 60 columns\n%s", narrow)
+	}
+}
+
 // Colour adds nothing but colour, and programs get none.
 func TestColourIsInTextsAlone(t *testing.T) {
 	c := small(t)
@@ -126,6 +135,15 @@ func TestQuestionsAreShown(t *testing.T) {
 	fmt.Fprint(p, "Go on? [y/N] ")
 	if flush(p); !strings.HasSuffix(out.String(), "\nGo on? [y/N] ") {
 		t.Errorf("%q is shown", out.String())
+	}
+}
+
+// The maps of simulate have colour where map has it.
+func TestMapsOfASimulationHaveColour(t *testing.T) {
+	out, errs, code := simulate(t, nil, "", strings.Fields("-f testdata/simulate-one.yaml --map --color always "+
+		"--machines testdata/simulate-pair.txt")...)
+	if code != 0 || !strings.Contains(out, "\x1b[") || strings.Contains(out, "?[") {
+		t.Errorf("exit code %d\n%q%s", code, out, errs)
 	}
 }
 
