@@ -56,6 +56,12 @@ var inks = []struct{ word, ink string }{
 	{"Never", red}, {"Not without a change", yellow}, {"Not now", yellow},
 }
 
+// phrases are the colours of words that say how an answer is, wherever they stand in a line.
+var phrases = []struct{ text, ink string }{
+	{"can run on none of", red}, {"cannot run on", red}, {"fits on none of", red}, {"has no place", red},
+	{"have no place", red}, {"nothing is wrong", green},
+}
+
 // badCells are the cells of tables that are red, by the heading of their column.
 var badCells = map[string]string{"ALIGNED": "no", "NOW": "nowhere", "GOES TO": "nowhere"}
 
@@ -74,6 +80,19 @@ func columnStarts(head string) (out []int) {
 		}
 	}
 	return out
+}
+
+// isRow reports whether a line is a row of a table: it has blanks before each column.
+func isRow(line string, starts []int) bool {
+	r := []rune(line)
+	for _, at := range starts {
+		for i := max(0, at-2); i < min(at, len(r)); i++ {
+			if r[i] != ' ' {
+				return false
+			}
+		}
+	}
+	return line != ""
 }
 
 // cellsOf cuts a line of a table at the columns.
@@ -97,7 +116,7 @@ func (l look) show(lines []string) string {
 	for len(lines) > 0 {
 		n := 1
 		if heading.MatchString(lines[0]) {
-			for n < len(lines) && lines[n] != "" {
+			for starts := columnStarts(lines[0]); n < len(lines) && isRow(lines[n], starts); {
 				n++
 			}
 			l.table(&out, lines[:n])
@@ -181,7 +200,7 @@ func lineEnd(text string, width int) int {
 	return end
 }
 
-// painted colours the word that begins a line, if it is one of inks.
+// painted colours the word that begins a line, if it is one of inks, and otherwise the phrases in it.
 func (l look) painted(line string) string {
 	if !l.color {
 		return line
@@ -191,6 +210,9 @@ func (l look) painted(line string) string {
 		if rest, ok := strings.CutPrefix(text, i.word); ok {
 			return line[:len(line)-len(text)] + l.ink(i.ink, i.word) + rest
 		}
+	}
+	for _, a := range phrases {
+		line = strings.Replace(line, a.text, l.ink(a.ink, a.text), 1)
 	}
 	return line
 }

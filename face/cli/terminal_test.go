@@ -10,6 +10,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tenon-numa/tenon/core/place"
 )
 
 // onTerminal runs a command line as on a terminal with this look.
@@ -68,6 +70,20 @@ func TestTextsFitNarrowTerminals(t *testing.T) {
 	}
 }
 
+// A sentence may follow a table without an empty line between them.
+func TestSentencesBehindTablesAreSentences(t *testing.T) {
+	c := small(t)
+	for i := range 40 {
+		c.nodes = append(c.nodes, node(t, fmt.Sprintf("more-%02d", i), xeon, place.SingleNUMA))
+	}
+	for _, l := range []look{{color: true}, {width: 60}, {width: 99, color: true}} {
+		out := onTerminal(t, c, l, "explain pod ml/trainer-9")
+		if !strings.Contains(out, "\n... and on 22 more (--all shows them)\n") {
+			t.Errorf("with %+v\n%s", l, out)
+		}
+	}
+}
+
 // Lines that are aligned with each other stay whole: the terminal breaks them itself.
 func TestAlignedLinesAreNotBroken(t *testing.T) {
 	const line = "compare --trace testdata/compare.trace"
@@ -104,8 +120,9 @@ func TestColourIsInTextsAlone(t *testing.T) {
 	for line, want := range map[string]string{
 		"explain pod ml/trainer-9": "\x1b[32mRemedy:\x1b[0m",
 		"explain pod ml/huge":      "  \x1b[31mNever\x1b[0m",
-		"doctor --node bad":        "\x1b[31merror   \x1b[0mx: ",
-		"pods -n ml":               "\x1b[1mPOD\x1b[0m",
+		"check --machine testdata/simulate-pair.txt -f testdata/simulate-train.yaml": "\x1b[31mcannot run on\x1b[0m the only",
+		"doctor --node bad": "\x1b[31merror   \x1b[0mx: ",
+		"pods -n ml":        "\x1b[1mPOD\x1b[0m",
 	} {
 		if got := onTerminal(t, c, look{color: true}, line); !strings.Contains(got, want) {
 			t.Errorf("%s: no %q in\n%q", line, want, got)
