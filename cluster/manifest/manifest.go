@@ -105,6 +105,14 @@ func Read(data []byte) (*File, error) {
 	return &r.file, nil
 }
 
+// NoPodsError is the error of Read about a file without any pod that can be judged. File has its other objects.
+type NoPodsError struct {
+	File *File
+	text string
+}
+
+func (e *NoPodsError) Error() string { return e.text }
+
 // noPods returns the error for a file without any pod that can be judged. It names up to three of the file's
 // objects.
 func noPods(f *File) error {
@@ -114,13 +122,13 @@ func noPods(f *File) error {
 		list, text = f.Unjudged, "no pods that can be judged"
 	}
 	if len(list) == 0 {
-		return errors.New(text)
+		return &NoPodsError{f, text}
 	}
 	text += ": " + strings.Join(list[:min(few, len(list))], "; ")
 	if more := len(list) - few; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return errors.New(text)
+	return &NoPodsError{f, text}
 }
 
 // Documents calls do for every YAML document of a text, with the document as JSON and a name such as "document 2". It

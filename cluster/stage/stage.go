@@ -230,10 +230,19 @@ func inOrder(a, b *v1.Pod) int {
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
+// withoutPods is an error that is a [whatif.ErrNoPods], with a text of its own.
+type withoutPods struct{ error }
+
+func (withoutPods) Is(target error) bool { return target == whatif.ErrNoPods }
+
 // Workloads reads a workload file. Objects without a namespace get the given one. left names the objects that are not
-// among the workloads.
+// among the workloads. If the file has no pods that can be judged, the error is a whatif.ErrNoPods, and left is set,
+// too.
 func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left whatif.Left, err error) {
 	f, err := manifest.Read(data)
+	if none := (*manifest.NoPodsError)(nil); errors.As(err, &none) {
+		return nil, whatif.Left{NoPods: none.File.Left, NotJudged: none.File.Unjudged}, withoutPods{err}
+	}
 	if err != nil {
 		return nil, left, err
 	}

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -58,6 +59,9 @@ func (w *Workload) ID(turn, i int) state.PodID {
 // Left names the objects of a file that do not become workloads. NoPods are objects that are not known to have pods;
 // NotJudged are objects whose pods are not judged, with the cause.
 type Left struct{ NoPods, NotJudged []string }
+
+// ErrNoPods is the error about a file of workloads that has no pods which can be judged.
+var ErrNoPods = errors.New("no pods that can be judged")
 
 // Usual returns the workload profile of a cluster after requests for the pods of all workloads, as the scheduler
 // would learn it. past are the pods requested before these, newest last. A workload with an unknown number of pods

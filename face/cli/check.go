@@ -94,9 +94,9 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	var out []checked
 	var skipped whatif.Left
 	for _, file := range all.files {
-		workloads, more, err := stage.Workloads(file.data, namespace)
+		workloads, more, err := file.workloads(stage, namespace)
 		if err != nil {
-			return fmt.Errorf("workload file %s: %w", file.name, err)
+			return err
 		}
 		skipped.NoPods = append(skipped.NoPods, more.NoPods...)
 		skipped.NotJudged = append(skipped.NotJudged, more.NotJudged...)
@@ -111,6 +111,9 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 			}
 			out = append(out, checkOn(stage.Nodes(), w))
 		}
+	}
+	if len(out) == 0 {
+		return errNoWorkloads
 	}
 	doc := checkDocumentOf(out, all.problems, coarse(stage.Nodes()))
 	doc.NoPods, doc.NotJudged = append(doc.NoPods, skipped.NoPods...), append(doc.NotJudged, skipped.NotJudged...)

@@ -21,12 +21,12 @@ const (
 var workloadEndings = []string{".json", ".yaml", ".yml"}
 
 // expanded returns the given files, with each directory replaced by the files in it that end like a manifest, in order
-// of their names. A directory without such files is an error.
-func expanded(files []string, recursive bool) (out []string, err error) {
+// of their names. A directory without such files is an error. The files are not read yet.
+func expanded(files []string, recursive bool) (out []workloadFile, err error) {
 	for _, file := range files {
 		info, err := os.Stat(file)
 		if err != nil || !info.IsDir() {
-			out = append(out, file) // reading the file reports its error
+			out = append(out, workloadFile{name: file}) // reading the file reports its error
 			continue
 		}
 		found, err := manifestsIn(file, recursive)
@@ -38,7 +38,7 @@ func expanded(files []string, recursive bool) (out []string, err error) {
 	return out, nil
 }
 
-func manifestsIn(dir string, recursive bool) (out []string, err error) {
+func manifestsIn(dir string, recursive bool) (out []workloadFile, err error) {
 	top := strings.TrimSuffix(dir, "/") + "/" // so that a link to a directory is followed
 	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -47,7 +47,7 @@ func manifestsIn(dir string, recursive bool) (out []string, err error) {
 		case d.IsDir() && path != top && !recursive:
 			return fs.SkipDir
 		case !d.IsDir() && slices.Contains(workloadEndings, filepath.Ext(path)):
-			out = append(out, path)
+			out = append(out, workloadFile{name: path, found: true})
 		}
 		return nil
 	})

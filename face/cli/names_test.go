@@ -132,6 +132,17 @@ func TestDirectoriesOfManifestsAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	mixed := filepath.Join(dir, "mixed") // with objects that have no pods, and a file without any object
+	for file, text := range map[string]string{"svc/svc.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n",
+		"svc/empty.yaml": "", "c.yaml": strings.Replace(pod, "NAME", "c", 1), "svc.yaml": "apiVersion: v1\nkind: Service\n" +
+			"metadata: {name: web}\n"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(mixed, file)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(mixed, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
@@ -141,12 +152,16 @@ func TestDirectoriesOfManifestsAreRead(t *testing.T) {
 		code int
 		says string
 	}{
-		"check -f " + dir + on:                                          {ExitYes, "a b"},
-		"check -f " + link + on:                                         {ExitYes, "a b"},
-		"check -R -f " + dir + on:                                       {ExitYes, "a b c"},
-		"check -f " + dir + "/b.yml -f " + dir + "/more" + on:           {ExitYes, "b c"},
-		"simulate -f " + dir + " --machines testdata/simulate-pair.txt": {ExitYes, "a b"},
-		"check -f " + dir + "/more/none" + on:                           {ExitError, "no files that end with .yaml"},
+		"check -f " + dir + on:                 {ExitYes, "a b"},
+		"check -f " + link + on:                {ExitYes, "a b"},
+		"check -f " + mixed + on:               {ExitYes, "c"},
+		"check -f " + mixed + "/svc" + on:      {ExitError, "error: the files of -f have no pods that can be judged"},
+		"check -f " + mixed + "/svc.yaml" + on: {ExitError, "svc.yaml: no pods, and no objects that are known"},
+		"simulate -f " + mixed + "/svc --machines testdata/simulate-pair.txt": {ExitError, "the files of -f have no pods"},
+		"check -R -f " + dir + "/more" + on:                                   {ExitYes, "c"},
+		"check -f " + dir + "/b.yml -f " + dir + "/more" + on:                 {ExitYes, "b c"},
+		"simulate -f " + dir + " --machines testdata/simulate-pair.txt":       {ExitYes, "a b"},
+		"check -f " + dir + "/more/none" + on:                                 {ExitError, "no files that end with .yaml"},
 	} {
 		var out, errs bytes.Buffer
 		code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(nil)})
@@ -157,7 +172,7 @@ func TestDirectoriesOfManifestsAreRead(t *testing.T) {
 			}
 		}
 		if says := strings.Join(pods, " ") + errs.String(); code != want.code || !strings.Contains(says, want.says) ||
-			code == ExitYes && says != want.says {
+			code == ExitYes && strings.Join(pods, " ") != want.says {
 			t.Errorf("%s: exit code %d, %q, want %d, %q", line, code, says, want.code, want.says)
 		}
 	}

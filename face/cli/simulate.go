@@ -356,11 +356,10 @@ func (a *app) inputs(c *cobra.Command, f simulateFlags) (*inputs, error) {
 		return nil, err
 	}
 	for _, file := range files {
-		data, err := readBounded(file, "workload file", maxWorkload, c.InOrStdin())
-		if err != nil {
+		if file.data, err = readBounded(file.name, "workload file", maxWorkload, c.InOrStdin()); err != nil {
 			return nil, err
 		}
-		out.files = append(out.files, workloadFile{file, data})
+		out.files = append(out.files, file)
 	}
 	return out, nil
 }
@@ -445,17 +444,11 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 		}
 	}
 	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
-	for _, file := range all.files {
-		workloads, left, err := s.stage.Workloads(file.data, namespace)
-		if err != nil {
-			return nil, fmt.Errorf("workload file %s: %w", file.name, err)
-		}
-		warnLeft(stderr, file.name, left)
-		s.notJudged = append(s.notJudged, left.NotJudged...)
-		for _, w := range workloads {
-			out = append(out, &task{workload: w, wanted: w.Count})
-		}
+	ofFiles, err := s.fileTasks(all.files, namespace, stderr)
+	if err != nil {
+		return nil, err
 	}
+	out = append(out, ofFiles...)
 	if f.pod != "" {
 		ns, name, err := a.podName(f.pod)
 		if err != nil {
@@ -469,6 +462,25 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 	}
 	warnUnjudged(stderr, out)
 	return out, setCounts(out, count)
+}
+
+// fileTasks returns the workloads of files. Files without any are an error.
+func (s *simulation) fileTasks(files []workloadFile, namespace string, stderr io.Writer) (out []*task, err error) {
+	for _, file := range files {
+		workloads, left, err := file.workloads(s.stage, namespace)
+		if err != nil {
+			return nil, err
+		}
+		warnLeft(stderr, file.name, left)
+		s.notJudged = append(s.notJudged, left.NotJudged...)
+		for _, w := range workloads {
+			out = append(out, &task{workload: w, wanted: w.Count})
+		}
+	}
+	if len(files) > 0 && len(out) == 0 {
+		return nil, errNoWorkloads
+	}
+	return out, nil
 }
 
 // warnLeft warns of the objects of a file whose pods are not placed.

@@ -41,7 +41,24 @@ type inputs struct {
 type workloadFile struct {
 	name string
 	data []byte
+	// found is set if the user gave the directory of the file. Such a file need not have pods.
+	found bool
 }
+
+// workloads reads a file for a stage. A file that was found in a directory may have no pods.
+func (f workloadFile) workloads(s Stage, namespace string) ([]*whatif.Workload, whatif.Left, error) {
+	all, left, err := s.Workloads(f.data, namespace)
+	switch {
+	case f.found && errors.Is(err, whatif.ErrNoPods):
+		return nil, left, nil
+	case err != nil:
+		return nil, left, fmt.Errorf("workload file %s: %w", f.name, err)
+	}
+	return all, left, nil
+}
+
+// errNoWorkloads is the error about directories whose files have no pods that can be judged.
+var errNoWorkloads = fmt.Errorf("the files of -f have %w", whatif.ErrNoPods)
 
 // need is the number of nodes of a machine that the pods need.
 type need struct {
