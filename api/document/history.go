@@ -26,6 +26,8 @@ type PastDecision struct {
 	By      string `json:"by"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Summary is the sentence in the message of a tenon-scheduler about a pod that no node took; see Sentence.
+	Summary string `json:"summary,omitempty"`
 	Warning bool   `json:"warning,omitempty"`
 }
 

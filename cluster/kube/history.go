@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/summary"
 )
 
 // Bounds of a pod's history.
@@ -87,5 +88,6 @@ func decisionIn(e *v1.Event) (out document.PastDecision, ok bool) {
 	}
 	return document.PastDecision{UID: string(e.InvolvedObject.UID), Outcome: outcome, First: first.UTC(), Time: last.UTC(),
 		Count: count, By: cmp.Or(e.ReportingController, e.Source.Component), Reason: e.Reason,
-		Message: printable.Clip(e.Message, maxMessage), Warning: e.Type == v1.EventTypeWarning}, ok
+		Message: printable.Clip(e.Message, maxMessage), Summary: printable.Clip(summary.Cut(e.Message), maxMessage),
+		Warning: e.Type == v1.EventTypeWarning}, ok
 }

@@ -3,7 +3,6 @@ package stage
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -79,47 +78,15 @@ type filters struct {
 }
 
 func newFilters(p *v1.Pod) *filters {
-	plain := &v1.Pod{Spec: v1.PodSpec{Affinity: p.Spec.Affinity}}
-	return &filters{pod: p, affinity: nodeaffinity.GetRequiredNodeAffinity(plain), ports: hostPorts(&p.Spec)}
+	return &filters{pod: p, affinity: kube.RequiredAffinity(p), ports: hostPorts(&p.Spec)}
 }
 
 // bar returns all reasons why the pod may not go to a node on which the given pods are.
 func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err error) {
-	p := f.pod
-	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
-		out = append(out, place.Reason{Code: place.NamesOther, With: p.Spec.NodeName})
-	}
-	cordon := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
-	if n.Spec.Unschedulable && !tolerated(p, cordon) {
-		out = append(out, place.Reason{Code: place.Cordoned})
-	}
-	for _, t := range n.Spec.Taints {
-		// The node controller taints nodes that are cordoned: one reason is enough.
-		if t.Effect == v1.TaintEffectPreferNoSchedule || n.Spec.Unschedulable && t.MatchTaint(&cordon) || tolerated(p, t) {
-			continue
-		}
-		out = append(out, place.Reason{Code: place.Tainted, Resource: t.ToString()})
-	}
-	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-		want := p.Spec.NodeSelector[key]
-		if has, labelled := n.Labels[key]; has != want || !labelled {
-			out = append(out, place.Reason{Code: place.Unselected, Resource: key + "=" + want, With: has})
-		}
-	}
-	ok, err := f.affinity.Match(n)
-	if err != nil {
-		return nil, fmt.Errorf("node affinity: %w", err)
-	}
-	if !ok {
-		out = append(out, place.Reason{Code: place.OtherAffinity})
+	if out, err = kube.Bars(f.pod, f.affinity, n); err != nil {
+		return nil, err
 	}
 	return append(out, f.taken(on)...), nil
-}
-
-// tolerated reports whether a pod tolerates a taint. It ignores tolerations with the operators Lt and Gt, which need
-// a feature gate that is off by default in 1.36.
-func tolerated(p *v1.Pod, t v1.Taint) bool {
-	return tolerates(p.Spec.Tolerations, &t)
 }
 
 // unjudged names the requirements of a pod that this package does not judge. It leaves out the scheduling gates of an

@@ -322,7 +322,7 @@ func (p *peer) includes(c *constraint, required nodeaffinity.RequiredNodeAffinit
 		return true
 	}
 	return !slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule && !tolerated(p.pod, t)
+		return t.Effect != v1.TaintEffectPreferNoSchedule && !kube.Tolerated(p.pod, t)
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -162,7 +161,7 @@ func requested(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each 
 		needs, _ := kube.Needs(p)
 		needs = known.shared(needs)
 		sum = sum.Add(needs)
-		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: goesWithNode(p)})
+		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: kube.GoesWithNode(p)})
 	}
 	return sum, each
 }
@@ -331,7 +330,7 @@ func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
 	for p := range kube.EachPod(s.pods) {
 		switch {
 		case p.Spec.NodeName != node || kube.Ended(p):
-		case goesWithNode(p):
+		case kube.GoesWithNode(p):
 			stay++
 		default:
 			pods = append(pods, p)
@@ -371,15 +370,6 @@ func (s *Stage) selected(selector string) ([]string, error) {
 
 // busy reports whether pods hold something on a node.
 func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
-
-// goesWithNode reports whether a pod goes away with its node: it is static, or a DaemonSet controls it.
-func goesWithNode(p *v1.Pod) bool {
-	if _, mirror := p.Annotations[v1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOf(p)
-	return owner != nil && owner.Kind == "DaemonSet"
-}
 
 func priority(p *v1.Pod) int32 {
 	if p.Spec.Priority == nil {

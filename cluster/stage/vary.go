@@ -79,7 +79,7 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		}
 		var staying []kube.Stored
 		for _, p := range s.on[n.Name] {
-			if goesWithNode(p.Pod()) {
+			if kube.GoesWithNode(p.Pod()) {
 				staying = append(staying, p)
 			}
 		}

@@ -68,6 +68,9 @@ const (
 	NoRestart Code = "no-restart"
 	// NoPod: no scheduler accepts such a pod; Resource has the whole text of the reason.
 	NoPod Code = "bad-pod"
+	// ByPlugin: another plugin of the scheduler refuses the node, with the text in Resource. Want is 1 if the end of pods
+	// does not help.
+	ByPlugin Code = "by-plugin"
 )
 
 // hostname is the label that each kubelet sets to the name of its node.
@@ -114,6 +117,9 @@ func (r Reason) When() When {
 	}
 	if r.Never {
 		return Never
+	}
+	if r.Code == ByPlugin && r.Want > 0 {
+		return Changed
 	}
 	return Later
 }
@@ -179,7 +185,7 @@ func (r Reason) barredText() (text string, ok bool) {
 		return "predictions for the node are inexact (" + r.With + ")", true
 	case NoRestart:
 		return "node's kubelet could not restart: the pod would take the last shared CPU", true
-	case NoPod:
+	case NoPod, ByPlugin:
 		return r.Resource, true
 	}
 	return "", false
@@ -281,6 +287,8 @@ func (r Reason) changeRemedy() string {
 		return "mend what the NodeLayout lists as inexact, or set inexactNodes: Allow in the scheduler's arguments"
 	case NoPod:
 		return "correct the pod"
+	case ByPlugin:
+		return "see the documentation of that plugin of the scheduler"
 	case Unsupported:
 		return "raise max-allowable-numa-nodes in topologyManagerPolicyOptions"
 	case NUMAID:

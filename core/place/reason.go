@@ -161,6 +161,33 @@ func (r Reason) Text() string {
 	return "cannot align " + who + " (" + r.detail() + ")"
 }
 
+// Lack renders what was wanted and what was missing, without a verdict before it, for a sentence that begins with the
+// verdict. For reasons that have no amounts it is Text.
+func (r Reason) Lack() string {
+	if _, barred := r.barredText(); barred {
+		return r.Text()
+	}
+	who := "pod "
+	if r.Container != "" {
+		who = fmt.Sprintf("container %q ", r.Container)
+	}
+	switch r.Code {
+	case Unsettled, Refused, NUMAID, NoPages, NoDistances, TooComplex:
+		return r.Text()
+	case Lacking:
+		if r.Never {
+			return "pod wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " for pods"
+		}
+		return "pod wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " left"
+	case Short:
+		if r.Never {
+			return who + "wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " for pods"
+		}
+		return who + "wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " free"
+	}
+	return who + r.detail()
+}
+
 // detail renders what was wanted and what was missing, without the container.
 func (r Reason) detail() string {
 	want := "wants " + Quantity(r.Resource, r.Want)

@@ -53,16 +53,24 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	out.Verdict = n.State.Place(w.Pod, w.Demand)
 	if out.Verdict.Fits() {
 		if why := r.Guard.Refuses(n.State, w.Pod, w.Demand); why != 0 {
-			out.Reasons = append(out.Reasons, barReason(why, n.State))
+			out.Reasons = append(out.Reasons, BarReason(why, n.State))
 		}
 		return out.sorted()
 	}
-	for _, x := range append(n.State.NeverMeets(w.Pod, w.Demand), out.Verdict.Reasons...) {
-		if !slices.ContainsFunc(out.Reasons, func(y place.Reason) bool { return covers(y, x) }) {
-			out.Reasons = append(out.Reasons, x)
+	out.Reasons = Join(out.Reasons, n.State.NeverMeets(w.Pod, w.Demand), out.Verdict.Reasons)
+	return out.sorted()
+}
+
+// Join appends reasons of one node to others of it, and leaves out those that are redundant.
+func Join(reasons []place.Reason, more ...[]place.Reason) []place.Reason {
+	for _, list := range more {
+		for _, x := range list {
+			if !slices.ContainsFunc(reasons, func(y place.Reason) bool { return covers(y, x) }) {
+				reasons = append(reasons, x)
+			}
 		}
 	}
-	return out.sorted()
+	return reasons
 }
 
 // covers reports whether reason y makes x redundant: y is the permanent form of x, is about the whole node, or equals
@@ -89,11 +97,11 @@ func (r Rules) distrusts(n *Node, d place.Demand) []place.Reason {
 	if why == 0 || why == guard.NotKnown && r.Guard.LetsUnknown(d) {
 		return nil
 	}
-	return []place.Reason{barReason(why, n.State)}
+	return []place.Reason{BarReason(why, n.State)}
 }
 
-// barReason returns the reason for a bar of the guard. n is nil for a node without any report.
-func barReason(why guard.Bar, n *state.Node) place.Reason {
+// BarReason returns the reason for a bar of the guard. n is nil for a node without any report.
+func BarReason(why guard.Bar, n *state.Node) place.Reason {
 	switch why {
 	case guard.OnlyEstimated:
 		return place.Reason{Code: place.AmountsOnly}

@@ -17,8 +17,10 @@ type Lasting struct {
 	// names of the nodes that take it now.
 	Ever, Now []string
 	// Refusals are the refusals of the nodes that are not in Ever, without reasons that pass once other pods have
-	// ended. Refusals by more nodes come first.
+	// ended. Nodes with the same reasons are one refusal, as for [Alike]. Refusals by more nodes come first.
 	Refusals []Refusal
+	// Judged has the result for each node, by position.
+	Judged []Judgement
 }
 
 // Lasting judges a pod on all nodes, each by itself.
@@ -26,6 +28,7 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 	barred, groups := w.Barred(nodes), map[string]int{}
 	for i := range nodes {
 		j := r.Judge(&nodes[i], w, barred[i])
+		out.Judged = append(out.Judged, j)
 		if j.Fits() {
 			out.Now = append(out.Now, nodes[i].Name)
 		}
@@ -33,19 +36,16 @@ func (r Rules) Lasting(nodes []Node, w *Want) (out Lasting) {
 			out.Ever = append(out.Ever, nodes[i].Name)
 			continue
 		}
-		lasting := slices.DeleteFunc(j.Reasons, func(r place.Reason) bool { return r.When() == place.Later })
-		x := Refusal{Nodes: []string{nodes[i].Name}, Error: j.Verdict.Refusal, Reasons: lasting}
-		var key strings.Builder
-		for _, reason := range lasting {
-			fmt.Fprintln(&key, reason.Text())
-		}
-		if at, ok := groups[key.String()]; ok {
+		lasting := slices.DeleteFunc(slices.Clone(j.Reasons), func(r place.Reason) bool { return r.When() == place.Later })
+		key := Alike("", lasting)
+		if at, ok := groups[key]; ok {
 			out.Refusals[at].Nodes = append(out.Refusals[at].Nodes, nodes[i].Name)
+			Merge(out.Refusals[at].Reasons, lasting)
 			continue
 		}
-		groups[key.String()] = len(out.Refusals)
-		x.Reasons = nodes[i].Tried(w, lasting)
-		out.Refusals = append(out.Refusals, x)
+		groups[key] = len(out.Refusals)
+		out.Refusals = append(out.Refusals, Refusal{Nodes: []string{nodes[i].Name}, Error: j.Verdict.Refusal,
+			Reasons: nodes[i].Tried(w, lasting)})
 	}
 	slices.SortStableFunc(out.Refusals, func(a, b Refusal) int { return len(b.Nodes) - len(a.Nodes) })
 	return out

@@ -6,7 +6,6 @@ import (
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // This file tries remedies for what the empty node does not give to a pod.
@@ -85,16 +84,19 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 
 // fittingAmount returns an amount of the resource r.With, below what the pod requests, with which the pod fits on the
 // empty node: the largest one that a binary search finds. It returns 0 if no tried amount fits, if no container or
-// several request the resource, or if the pod has requests as a whole. It tries whole CPUs and devices, and GiB of
-// memory.
+// several request the resource, or if the pod has requests as a whole. It tries whole CPUs (whole cores where the
+// kubelet gives only these), whole devices, and GiB of memory.
 func fittingAmount(empty *place.Usage, w *Want, r place.Reason) int64 {
 	at, now := requester(w.Pod, r)
 	if at < 0 {
 		return 0
 	}
 	unit := int64(1)
-	if strings.HasPrefix(r.With, "hugepages-") || r.With == topo.Memory {
+	switch {
+	case !counted(r.With):
 		unit = 1 << 30
+	case r.With == "cpu" && empty.Rules.CPU.FullPCPUsOnly:
+		unit = int64(empty.Machine.CoreCPUs(empty.Machine.Cores()[0]).Len())
 	}
 	fits, tooMuch := int64(0), (now+unit-1)/unit
 	for fits+1 < tooMuch {

@@ -115,7 +115,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	if len(out) == 0 {
 		return errNoWorkloads
 	}
-	doc := checkDocumentOf(out, all.problems, coarse(stage.Nodes()))
+	doc := checkDocumentOf(out, stage.Nodes(), all.problems, coarse(stage.Nodes()))
 	doc.NoPods, doc.NotJudged = append(doc.NoPods, skipped.NoPods...), append(doc.NotJudged, skipped.NotJudged...)
 	doc.Passes = doc.Passes && len(skipped.NotJudged) == 0
 	done, err := f.output.write(c.OutOrStdout(), doc, nil)
@@ -142,6 +142,9 @@ type checked struct {
 
 func (c checked) passes() bool { return len(c.Ever) > 0 }
 
+// fewGroups bounds the groups of nodes with the same reasons that check writes for one workload.
+const fewGroups = 8
+
 // checkOn judges a workload on every node, as if that were the only one.
 func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	out := checked{workload: w, Lasting: whatif.Rules{}.Lasting(nodes, w.Want)}
@@ -159,7 +162,7 @@ func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []docume
 		if i > 0 {
 			fmt.Fprintln(b)
 		}
-		x.write(b, len(on))
+		x.write(b, on)
 	}
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodesText(n))
@@ -189,18 +192,19 @@ func writeAssumed(b *bufio.Writer, names []string) {
 		choose(len(names), "1 node is", nodesText(len(names))+" are"), list))
 }
 
-func (c checked) write(b *bufio.Writer, judged int) {
+// write writes the sentence about a pod of the workload, and then what it is based on.
+func (c checked) write(b *bufio.Writer, on []whatif.Node) {
+	s := c.summary(on)
+	writeWrapped(b, "", c.workload.String()+": "+s.Text+".")
 	switch {
-	case judged == 0:
-		fmt.Fprintf(b, "%s: there are no nodes.\n", c.workload)
+	case len(on) == 0:
 	case !c.passes():
-		fmt.Fprintf(b, "%s %s.\n", c.workload, choose(judged, "cannot run on the only node",
-			"can run on none of "+nodesText(judged)))
+		fmt.Fprintf(b, "  It %s.\n", choose(len(on), "cannot run on the only node", "can run on none of "+nodesText(len(on))))
 	default:
-		fmt.Fprintf(b, "%s can run on %d of %s; there is room for a pod of it on %d now.\n", c.workload, len(c.Ever),
-			nodesText(judged), len(c.Now))
+		fmt.Fprintf(b, "  It can run on %d of %s; there is room for a pod of it on %d now.\n", len(c.Ever),
+			nodesText(len(on)), len(c.Now))
 	}
-	for _, r := range c.Refusals[:min(fewNodes, len(c.Refusals))] {
+	for _, r := range c.Refusals[:min(fewGroups, len(c.Refusals))] {
 		writeWrapped(b, "  ", onWhich(r, false)+":")
 		for _, reason := range r.Reasons {
 			writeWrapped(b, "    ", reason.Text())
@@ -209,7 +213,7 @@ func (c checked) write(b *bufio.Writer, judged int) {
 			}
 		}
 	}
-	if more := len(c.Refusals) - fewNodes; more > 0 {
+	if more := len(c.Refusals) - fewGroups; more > 0 {
 		fmt.Fprintf(b, "  ... and %d other reasons\n", more)
 	}
 	for _, text := range c.warnings {
@@ -241,6 +245,8 @@ type checkedDocument struct {
 	Name      string `json:"name"`
 	QoS       string `json:"qos"`
 	Passes    bool   `json:"passes"`
+	// Summary is the one sentence about a pod of the workload.
+	Summary document.Sentence `json:"summary"`
 	// Ever are the nodes on which a pod can run once others have ended, and Now the nodes with room for one pod now.
 	Ever     []string          `json:"ever"`
 	Now      []string          `json:"now"`
@@ -252,7 +258,7 @@ type checkedDocument struct {
 	Asked bool `json:"asked"`
 }
 
-func checkDocumentOf(all []checked, problems []document.Problem, coarse []string) checkDocument {
+func checkDocumentOf(all []checked, on []whatif.Node, problems []document.Problem, coarse []string) checkDocument {
 	out := checkDocument{Kind: "PodCheck", Passes: true, NotKnown: append([]document.Problem{}, problems...),
 		Coarse: append([]string{}, coarse...), NoPods: []string{}, NotJudged: []string{}}
 	out.Workloads = document.Each(all, func(x checked) checkedDocument {
@@ -260,7 +266,8 @@ func checkDocumentOf(all []checked, problems []document.Problem, coarse []string
 		out.Passes = out.Passes && x.passes()
 		return checkedDocument{
 			Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, QoS: document.QoSName(w.Want.Pod.QoS), Passes: x.passes(),
-			Ever: append([]string{}, x.Ever...), Now: append([]string{}, x.Now...),
+			Summary: document.SentenceOf(x.summary(on)),
+			Ever:    append([]string{}, x.Ever...), Now: append([]string{}, x.Now...),
 			Refusals: document.Each(x.Refusals, func(r whatif.Refusal) refusalDocument {
 				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 			}),

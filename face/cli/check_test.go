@@ -50,8 +50,11 @@ spec: {containers: [{name: c, image: i, resources: RESOURCES}]}
 		code int
 		says string
 	}{
-		`{limits: {cpu: 4, memory: 1Gi}}`: {0, "Pod default/p can run on 1 of 1 node; there is room for a pod of it on 1 now.\n"},
-		`{limits: {cpu: 9, memory: 1Gi}}`: {1, `Pod default/p cannot run on the only node.
+		`{limits: {cpu: 4, memory: 1Gi}}`: {0, "Pod default/p: Fits now on 1 of 1 node.\n" +
+			"  It can run on 1 of 1 node; there is room for a pod of it on 1 now.\n"},
+		`{limits: {cpu: 9, memory: 1Gi}}`: {1, `Pod default/p: Never here: container "c" wants 9 cpu on one NUMA node; the largest has 8 (node m); 8
+  cpu would fit on the empty node.
+  It cannot run on the only node.
   node m:
     never on this machine: container "c" wants 9 cpu on one NUMA node; the largest has 8
       Remedy: ask for at most 8 cpu, or use a node whose policy allows more NUMA nodes
@@ -191,8 +194,8 @@ func TestCheckPassesNoFileWithUnjudgedPods(t *testing.T) {
 	}{
 		pod + config + vm: {3, "not judged: document 3: VirtualMachine big (kubevirt.io/v1): ", 1},
 		config + vm:       {2, "no pods that can be judged: document 2: VirtualMachine big", 0},
-		config + job(4):   {0, "PyTorchJob default/hello-worker can run on 1 of 1 node", 0},
-		config + job(9):   {1, "PyTorchJob default/hello-worker cannot run on the only node", 0},
+		config + job(4):   {0, "PyTorchJob default/hello-worker: Fits now on 1 of 1 node", 0},
+		config + job(9):   {1, "PyTorchJob default/hello-worker: Never here: container", 0},
 	} {
 		out, errs, code := checks(t, text)
 		if code != want.code || !strings.Contains(out+errs, want.says) {

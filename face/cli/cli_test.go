@@ -347,7 +347,7 @@ func TestManyNodesAreSummarised(t *testing.T) {
 		t.Errorf("45 nodes were drawn without --all:\n%s", out)
 	}
 	out, _, _ = run(t, c, "explain", "pod", "ml/trainer-9")
-	if !strings.Contains(out, "and on 22 more (--all shows them)") {
+	if !strings.Contains(out, "and on 32 more (--all shows them)") {
 		t.Errorf("the answer does not say how many nodes it left out:\n%s", out)
 	}
 	out, _, _ = run(t, c, "explain", "pod", "ml/trainer-9", "--all")

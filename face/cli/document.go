@@ -20,14 +20,19 @@ type explanationDocument struct {
 	Message    string             `json:"message,omitempty"`
 	Containers []document.Request `json:"containers"`
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
+	// Summary is the one sentence about a pod that has no node, or that a kubelet has refused.
+	Summary *document.Sentence `json:"summary,omitempty"`
 	// Scheduling is how far the scheduler has come with a pod that has no node; nil where this is not known.
 	Scheduling *document.Scheduling `json:"scheduling,omitempty"`
 	// Warnings describe annotations, labels and a schedulerName of the pod that no program reads and that are
 	// probably misspelt.
 	Warnings []string `json:"warnings,omitempty"`
 	// Unjudged describes the pod's demands on nodes that Tenon does not judge.
-	Unjudged  []string           `json:"unjudged"`
-	Verdicts  []document.Verdict `json:"verdicts"` // of the nodes where the pod holds nothing
+	Unjudged []string           `json:"unjudged"`
+	Verdicts []document.Verdict `json:"verdicts"` // of the nodes where the pod holds nothing
+	// Groups are the nodes that refuse the pod, with the same reasons together. Groups with nodes that can be freed come
+	// first.
+	Groups    []groupDocument    `json:"groups"`
 	NotJudged []document.Problem `json:"notJudged"`
 }
 
@@ -46,7 +51,12 @@ func (e *explanation) document() explanationDocument {
 		Containers: document.Each(p.Pod.Containers, document.RequestOf),
 		Scheduling: p.Scheduling, Warnings: p.Misspelt, Unjudged: append([]string{}, p.Unjudged...),
 		Verdicts:  document.Each(e.verdicts, verdictOn.document),
+		Groups:    document.Each(groupsOf(e.refusing()), nodeGroup.document),
 		NotJudged: append([]document.Problem{}, e.problems...),
+	}
+	if p.Node == "" || e.refused() {
+		s := document.SentenceOf(e.summary())
+		d.Summary = &s
 	}
 	if e.holds != nil {
 		holds := document.HolderOf(e.home.Machine, *e.holds)

@@ -42,10 +42,11 @@ func (a *app) explainCommand() *cobra.Command {
 		Short:   "Say where a pod fits and why, or what it holds",
 		Long: `Say where a pod fits and why, or what it holds.
 
-For a pod that waits, the command says how far its scheduler has come, and what the kubelet of every
-node would do with it now: which CPUs, memory and devices the pod would get there, or all reasons
-why it would not. Nodes where it helps to wait come first; each reason has a remedy. For what is only short
-now, it names the fewest pods whose end makes room. For a bound pod it shows what the pod holds.
+For a pod that waits, the first sentence says why: never here, not now, not without a change, a wrong name, or
+not yet tried. The scheduler's event, the command check and the console say the same. Then follow where the pod
+fits and which CPUs, memory and devices it would get there, whom to wait for, and the other nodes in groups with
+the same reasons and remedies; nodes that can be freed come first. Without --all the answer has at most 60 lines.
+For a bound pod the command shows what the pod holds.
 
 It judges what simulate judges: taints, cordons, node selector, node and pod affinity, topology spread,
 host ports, plain amounts and NUMA alignment. It names what else the pod asks for and nothing here judges. A node that
@@ -239,8 +240,7 @@ func (e *explanation) findWays() {
 	searches := 0
 	for i := range e.verdicts {
 		v := &e.verdicts[i]
-		lacksAmounts := !v.judged.Fits() && v.judged.When() == place.Later && len(e.pod.Around[v.name].Barred) == 0
-		if !lacksAmounts || searches == fewNodes {
+		if searches == fewNodes || !lacksAmounts(v.judged, e.pod.Around[v.name].Barred) {
 			continue
 		}
 		searches++
@@ -256,6 +256,16 @@ func (e *explanation) fitting() (out []string) {
 	for _, v := range e.verdicts {
 		if v.judged.Fits() {
 			out = append(out, "node/"+v.name)
+		}
+	}
+	return out
+}
+
+// refusing returns the verdicts of the nodes that refuse the pod.
+func (e *explanation) refusing() (out []verdictOn) {
+	for _, v := range e.verdicts {
+		if !v.judged.Fits() {
+			out = append(out, v)
 		}
 	}
 	return out

@@ -12,42 +12,70 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
 )
 
 const (
 	textWidth = draw.DefaultWidth
-	fewNodes  = 20 // nodes in a group that are shown without --all
+	fewNodes  = 20 // nodes that are shown without --all, and nodes for which ways to make room are searched
+	someNodes = 10 // nodes where a pod fits that explain shows without --all
+	fewNames  = 5  // nodes of one group that explain names without --all
 	fewWays   = 5  // nodes for which the pods to wait for are shown
 )
 
 // write writes the explanation as text. If all is set, it shows every node, and for a bound pod the other nodes, too.
+// Otherwise it writes at most maxLines lines.
 func (e *explanation) write(w io.Writer, all bool) error {
-	b := bufio.NewWriter(w)
-	e.writePod(b)
+	p := sections{}
 	switch {
 	case e.pod.Node == "" || e.refused():
-		e.writeVerdicts(b, all)
+		p.add(e.writeSummary)
+		p.add(e.writePod)
+		p.add(e.writeRequests)
+		e.addVerdicts(&p, all)
+		p.add(e.writeSaid)
 	case e.ended():
+		p.add(e.writePod)
+		p.add(e.writeRequests)
 	default:
-		e.writeHolds(b)
-		if e.home != nil {
-			apart := e.holds != nil && place.Verdict{Holdings: e.holds.Holdings}.NUMAs(e.home.Machine).Len() > 1
-			writeUnaligned(b, []*state.Node{e.home}, e.pod.Pod, apart, 1)
-		}
+		p.add(e.writePod)
+		p.add(e.writeRequests)
+		p.add(e.writeHome)
 		if all {
-			fmt.Fprintf(b, "\nIf it were on another node:\n")
-			e.writeVerdicts(b, all)
+			p.add(func(b *bufio.Writer) { fmt.Fprintf(b, "\nIf it were on another node:\n") })
+			e.addVerdicts(&p, all)
 		}
 	}
-	if err := b.Flush(); err != nil {
+	limit := maxLines
+	if all {
+		limit = 0
+	}
+	if err := p.write(w, limit); err != nil {
 		return fmt.Errorf("write explanation of pod %s: %w", e.pod.ID, err)
 	}
 	return nil
 }
 
-// writePod writes the state of the pod and the resources that it requests.
+// writeSummary writes the one sentence about a pod that waits, and its remedy.
+func (e *explanation) writeSummary(b *bufio.Writer) {
+	s := e.summary()
+	writeWrapped(b, "", s.Text+".")
+	if s.Remedy != "" {
+		writeWrapped(b, "  ", "Remedy: "+s.Remedy+".")
+	}
+	fmt.Fprintln(b)
+}
+
+// writeHome writes what a bound pod holds, and what its node does not align.
+func (e *explanation) writeHome(b *bufio.Writer) {
+	e.writeHolds(b)
+	if e.home != nil {
+		apart := e.holds != nil && place.Verdict{Holdings: e.holds.Holdings}.NUMAs(e.home.Machine).Len() > 1
+		writeUnaligned(b, []*state.Node{e.home}, e.pod.Pod, apart, 1)
+	}
+}
+
+// writePod writes the state of the pod.
 func (e *explanation) writePod(b *bufio.Writer) {
 	p := e.pod
 	qos := document.QoSName(p.Pod.QoS)
@@ -65,13 +93,20 @@ func (e *explanation) writePod(b *bufio.Writer) {
 	if status := strings.Trim(p.Reason+": "+p.Message, ": "); status != "" {
 		writeWrapped(b, "  ", "Its status says "+status)
 	}
-	e.writeScheduling(b)
+	if s := p.Scheduling; s != nil && (s.State == document.Refused || s.State == document.NotKnown) {
+		writeWrapped(b, "", s.Text()) // the summary has the other states
+	}
 	for _, text := range p.Misspelt {
 		writeWrapped(b, "", "Warning: "+text+".")
 	}
 	if p.Demand.Policy != place.None {
 		writeWrapped(b, "", "By its annotations it demands "+demandText(p.Demand)+".")
 	}
+}
+
+// writeRequests writes the resources that the pod requests.
+func (e *explanation) writeRequests(b *bufio.Writer) {
+	p := e.pod
 	fmt.Fprintln(b)
 	rows := [][]string{{"CONTAINER", "KIND", "WANTS"}}
 	for _, c := range p.Pod.Containers {
@@ -83,23 +118,17 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		fmt.Fprintln(b, "\nIts resources are set for the pod as a whole: only kubelets before 1.34, and those with the\n"+
 			"gate PodLevelResourceManagers, align its CPUs and memory.")
 	case p.Pod.Plain():
-		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n", qos)
+		fmt.Fprintf(b, "\nIt asks for no devices and is %s: no kubelet aligns anything for it.\n",
+			document.QoSName(p.Pod.QoS))
 	}
 	e.writeAdvice(b)
 }
 
-// writeScheduling writes how far the scheduler of a pod without a node has come.
-func (e *explanation) writeScheduling(b *bufio.Writer) {
-	s := e.pod.Scheduling
-	if s == nil {
-		return
-	}
-	writeWrapped(b, "", s.Text())
-	if remedy := s.Remedy(); remedy != "" {
-		writeWrapped(b, "  ", "Remedy: "+remedy+".")
-	}
-	if s.Message != "" {
-		writeWrapped(b, "  ", "It says: "+s.Message)
+// writeSaid writes the scheduler's own message about a pod without a node.
+func (e *explanation) writeSaid(b *bufio.Writer) {
+	if s := e.pod.Scheduling; s != nil && s.Message != "" {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", "The scheduler's message: "+s.Message)
 	}
 }
 
@@ -221,8 +250,8 @@ func items(n *state.Node, h place.Holding) string {
 	return "nothing of its own"
 }
 
-// writeVerdicts writes where the pod fits, where it does not and why, and what could not be judged.
-func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
+// addVerdicts adds where the pod fits, whom to wait for, which nodes refuse it and why, and what could not be judged.
+func (e *explanation) addVerdicts(p *sections, all bool) {
 	var fits, refused []verdictOn
 	for _, v := range e.verdicts {
 		if v.judged.Fits() {
@@ -231,39 +260,47 @@ func (e *explanation) writeVerdicts(b *bufio.Writer, all bool) {
 			refused = append(refused, v)
 		}
 	}
-	limit := fewNodes
+	limit, named := someNodes, fewNames
 	if all {
-		limit = len(e.verdicts)
+		limit, named = len(e.verdicts), len(e.verdicts)
 	}
-	judged := len(e.verdicts)
-	switch {
-	case judged == 0:
-		fmt.Fprintf(b, "\nNo node can be judged.\n")
-	case len(fits) == 0:
-		fmt.Fprintf(b, "\n%s fits on none of %s.\n", e.subject(), nodesText(judged))
-	default:
-		fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodesText(judged))
-		writeFits(b, fits, limit)
-		var on []*state.Node
-		for _, v := range fits {
-			on = append(on, v.node)
-		}
-		writeUnaligned(b, on, e.pod.Pod, false, limit)
-		e.writeStricter(b, fits)
+	if len(fits) > 0 {
+		p.add(func(b *bufio.Writer) {
+			fmt.Fprintf(b, "\n%s fits on %d of %s. There it would get:\n\n", e.subject(), len(fits), nodesText(len(e.verdicts)))
+			writeFits(b, fits, limit)
+			e.writeLimits(b, fits, limit)
+		})
 	}
 	if len(refused) > 0 {
-		fmt.Fprintf(b, "\nIt would be refused on %s:\n", nodesText(len(refused)))
-		writeRefusals(b, refused, limit)
-		writeWays(b, refused)
+		p.add(func(b *bufio.Writer) { writeWays(b, refused) })
+		p.add(func(b *bufio.Writer) {
+			fmt.Fprintf(b, "\nIt would be refused on %s:\n\n", nodesText(len(refused)))
+			writeGroups(b, groupsOf(refused), named)
+		})
 	}
 	if asked := e.pod.Unjudged; len(asked) > 0 && e.pod.Node == "" {
-		fmt.Fprintln(b)
-		writeWrapped(b, "", "It also asks for what is not judged here: "+strings.Join(asked, ", ")+".")
+		p.add(func(b *bufio.Writer) {
+			fmt.Fprintln(b)
+			writeWrapped(b, "", "It also asks for what is not judged here: "+strings.Join(asked, ", ")+".")
+		})
 	}
 	if len(e.problems) > 0 {
-		fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodesText(len(e.problems)))
-		writeProblems(b, e.problems, limit)
+		p.add(func(b *bufio.Writer) {
+			fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodesText(len(e.problems)))
+			writeProblems(b, e.problems, limit)
+		})
 	}
+}
+
+// writeLimits writes what the kubelets of fitting nodes do not align, and which arguments of a scheduler would keep the
+// pod from these nodes.
+func (e *explanation) writeLimits(b *bufio.Writer, fits []verdictOn, limit int) {
+	var on []*state.Node
+	for _, v := range fits {
+		on = append(on, v.node)
+	}
+	writeUnaligned(b, on, e.pod.Pod, false, limit)
+	e.writeStricter(b, fits)
 }
 
 // writeStricter writes, for each of strictArguments, on how many of the fitting nodes a scheduler with this argument
@@ -333,53 +370,6 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	if choice {
 		fmt.Fprintln(b, "\n~ the kubelet may as well take other, equal devices")
 	}
-}
-
-// writeRefusals writes the nodes that refuse the pod, grouped by equal reasons. Groups for which it helps to wait
-// come first, and of equal ones the larger groups.
-func writeRefusals(b *bufio.Writer, refused []verdictOn, limit int) {
-	groups, reasons := map[string][]verdictOn{}, map[string][]place.Reason{}
-	for _, v := range refused {
-		key := refusal(v) + whatif.Alike(v.judged.Verdict.Refusal, v.judged.Reasons)
-		if groups[key] = append(groups[key], v); len(groups[key]) == 1 {
-			reasons[key] = slices.Clone(v.judged.Reasons)
-		} else {
-			whatif.Merge(reasons[key], v.judged.Reasons)
-		}
-	}
-	// Compare orders "never" before "later". The reverse order puts nodes first where it helps to wait.
-	keys := slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
-		return cmp.Or(groups[y][0].judged.When().Compare(groups[x][0].judged.When()), len(groups[y])-len(groups[x]),
-			strings.Compare(x, y))
-	})
-	for _, key := range keys {
-		first := groups[key][0]
-		fmt.Fprintln(b)
-		writeWrapped(b, "  ", refusal(first)+" on "+nodeList(groups[key], limit))
-		for _, r := range reasons[key] {
-			writeWrapped(b, "    ", r.Text())
-			if remedy := r.Remedy(); remedy != "" {
-				writeWrapped(b, "      ", "Remedy: "+remedy+".")
-			}
-		}
-	}
-}
-
-// nodeList returns the names of the first limit nodes, and the number of the others.
-func nodeList(group []verdictOn, limit int) string {
-	var names []string
-	for _, v := range group {
-		name := v.name
-		if v.node != nil && len(v.node.Inexact) > 0 {
-			name += inexactMark
-		}
-		names = append(names, name)
-	}
-	list := strings.Join(names[:min(limit, len(names))], ", ")
-	if more := len(names) - limit; more > 0 {
-		list += fmt.Sprintf(" and %d more (--all shows them)", more)
-	}
-	return list
 }
 
 // refusal returns a text with how long a refusal lasts and who refuses: the kubelet, or the pod's own demand.

@@ -167,7 +167,7 @@ func TestDirectoriesOfManifestsAreRead(t *testing.T) {
 		code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(nil)})
 		var pods []string
 		for _, name := range []string{"a", "b", "c"} {
-			if strings.Contains(out.String(), "Pod default/"+name+" ") {
+			if pod := "Pod default/" + name; strings.Contains(out.String(), pod+": ") || strings.Contains(out.String(), pod+" ") {
 				pods = append(pods, name)
 			}
 		}

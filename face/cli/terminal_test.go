@@ -78,7 +78,7 @@ func TestSentencesBehindTablesAreSentences(t *testing.T) {
 	}
 	for _, l := range []look{{color: true}, {width: 60}, {width: 99, color: true}} {
 		out := onTerminal(t, c, l, "explain pod ml/trainer-9")
-		if !strings.Contains(out, "\n... and on 22 more (--all shows them)\n") {
+		if !strings.Contains(out, "\n... and on 32 more (--all shows them)\n") {
 			t.Errorf("with %+v\n%s", l, out)
 		}
 	}

@@ -49,6 +49,7 @@ var keys = map[string]string{
 	"cluster/nrt name":               "tenon.sh/held",
 	"node/agent key":                 "kubernetes.io/config.mirror",
 	"cluster/live key":               "kubernetes.io/config.mirror",
+	"cluster/kube key":               "",
 	"cluster/stage key":              "",
 	"cluster/stage x.Key":            "",
 	"cluster/stage other":            "",

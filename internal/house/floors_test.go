@@ -63,6 +63,8 @@ var floors = []floor{
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
+	{"core/summary", pure, words(`core/place core/printable core/whatif`), nil},
+
 	// Floor 1: wire types.
 	{"api/document", nil, words(`core/... api/v1alpha1`), nil},
 	{"api/config", nil, words(`core/...`), words(`k8s.io/apimachinery sigs.k8s.io/yaml`)},
@@ -185,7 +187,7 @@ var floors = []floor{
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
 	{"face/...", nil, words(`core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
-		core/whatif api/... cluster/live cluster/view face/...`),
+		core/summary core/whatif api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 
 	// Guests: what most clusters do without. Only commands know them, and the plugin the algorithm of affinity.

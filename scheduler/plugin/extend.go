@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,8 +10,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/api/config"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/wake"
 	"github.com/tenon-numa/tenon/scheduler/failures"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -157,80 +154,4 @@ func (p *Plugin) amend(ctx context.Context, pod *v1.Pod, why *framework.FitError
 	}
 	p.candidates.Amend(why)
 	return err
-}
-
-const (
-	// maxShort bounds the nodes short of plain amounts that are also judged for permanent refusals, which the message
-	// then lists.
-	maxShort    = 64
-	amountsName = "NodeResourcesFit"
-)
-
-// setMessage sets the message of a failed attempt from the results of the nodes, which it does not change.
-func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
-	d := &why.Diagnosis
-	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
-		return
-	}
-	counts, known := map[string]int{}, refusalCache{}
-	var refusing, short []string // nodes that this plugin refuses, and nodes short of plain amounts
-	d.NodeToStatus.ForEachExplicitNode(func(node string, status *fwk.Status) {
-		for _, reason := range status.Reasons() {
-			counts[reason]++
-		}
-		if status.Plugin() == p.name {
-			refusing = append(refusing, node)
-		}
-		if status.Plugin() == amountsName && len(short) < maxShort {
-			short = append(short, node)
-			for _, reason := range p.permanentReasons(known, string(pod.UID), node) {
-				counts[reason]++
-			}
-		}
-	})
-	if absent := why.NumAllNodes - d.NodeToStatus.Len(); absent > 0 {
-		for _, reason := range d.NodeToStatus.AbsentNodesStatus().Reasons() {
-			counts[reason] += absent
-		}
-	}
-	if len(refusing) == 0 {
-		refusing = short
-	}
-	slices.Sort(refusing)
-	d.PreFilterMsg = report.NoNode(counts, p.advice(pod, refusing))
-}
-
-// advice returns what would help the pod on the given nodes, which refused it in its last attempt, or "".
-func (p *Plugin) advice(pod *v1.Pod, nodes []string) string {
-	c := p.last.Load()
-	if c == nil || c.state.uid != string(pod.UID) {
-		return ""
-	}
-	s := c.state
-	return report.Refused{Namespace: pod.Namespace, Pod: s.pod, Demand: s.demand, Snapshot: s.snap}.Advice(nodes)
-}
-
-// refusalCache caches why a pod does not fit on empty nodes. Nodes with equal machines and rules share one entry.
-type refusalCache map[*place.Usage][]string
-
-// permanentReasons returns why the pod of the last attempt would not fit on the node even if the node were empty; nil
-// if it would, or if nothing is known of the node.
-func (p *Plugin) permanentReasons(known refusalCache, uid, node string) []string {
-	c := p.last.Load()
-	if c == nil || c.state.uid != uid {
-		return nil
-	}
-	n := c.state.snap.Node(node)
-	if n == nil {
-		return nil
-	}
-	empty := n.Empty()
-	out, ok := known[empty]
-	if !ok {
-		for _, r := range n.Never(c.state.pod) {
-			out = append(out, p.text(c.state.pod, r))
-		}
-		known[empty] = out
-	}
-	return out
 }

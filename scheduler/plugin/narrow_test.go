@@ -46,6 +46,8 @@ type town struct {
 	source inspect.Source
 	nodes  []runtime.Object
 	pods   []*v1.Pod
+	// layouts are the layouts of the nodes, as any.
+	layouts []any
 	// every makes the plugin leave no node out.
 	every bool
 	// early makes another plugin's PostFilter run before the plugin's, and end the phase.
@@ -81,8 +83,8 @@ func (c *town) node(name string, held ...string) {
 		"memory": resource.MustParse("1Ti"),
 		"pods":   resource.MustParse("110"),
 	}
-	c.nodes = append(c.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
-		Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
+	c.nodes = append(c.nodes, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name,
+		v1.LabelHostname: name}}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}})
 	var entries []state.Entry
 	for i, set := range held {
 		e := holding(cpus(fmt.Sprintf("low-%s-%d", name, i), 1), set)
@@ -91,7 +93,9 @@ func (c *town) node(name string, held ...string) {
 		p.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &start}
 		c.pods, entries = append(c.pods, p), append(entries, e)
 	}
-	c.shared.Feed.Layout(layout(c.t, name, two, place.SingleNUMA, len(c.nodes), entries...))
+	l := layout(c.t, name, two, place.SingleNUMA, len(c.nodes), entries...)
+	c.shared.Feed.Layout(l)
+	c.layouts = append(c.layouts, l)
 	for _, p := range c.pods[len(c.pods)-len(held):] {
 		c.shared.Feed.Pod(p)
 	}
@@ -285,9 +289,12 @@ func TestAPodThatFitsNowhereIsToldAllReasons(t *testing.T) {
 	c.node("other", "0-15", "16-30")
 	pod := cpus("p", 8)
 	pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
-	want := `0/101 nodes are available: 100 cannot align container "c" (wants 8 cpu; node has 2 free), ` +
-		`1 cannot align container "c" (wants 8 cpu; node has 1 free). On node node-000 it fits when one of these pods ends: ` +
-		"low-node-000-0, low-node-000-1. preemption: not eligible due to preemptionPolicy=Never."
+	want := `0/101 nodes are available: Not now: container "c" wants 8 cpu; the node has 2 free (node node-000); ` +
+		"it fits there when one of these pods ends: low-node-000-0, low-node-000-1. " +
+		"Remedy: wait for pods to end, or ask for less (2 cpu left). " +
+		`By node: 100 cannot align container "c" (wants 8 cpu; node has 2 free), ` +
+		`1 cannot align container "c" (wants 8 cpu; node has 1 free). ` +
+		"preemption: not eligible due to preemptionPolicy=Never."
 	if e := c.schedules(pod); e.why != want {
 		t.Errorf("pod was told %q (node %q), want %q", e.why, e.node, want)
 	}

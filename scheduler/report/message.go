@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/summary"
 )
 
 // This file writes the message of the event on a failed attempt. kube-scheduler's own message orders reasons by the
@@ -14,17 +17,24 @@ import (
 const (
 	// maxMessage leaves room in an event for the number of nodes and the message of preemption.
 	maxMessage = 800
+	// maxSummary and maxRemedy bound the parts before the list of reasons.
+	maxSummary = 420
+	maxRemedy  = 160
 	// neverBegins is the beginning of place.Reason.Text for permanent reasons, which no end of a pod removes.
 	neverBegins = "never "
 )
 
-// NoNode returns a list of the reasons why nodes refuse a pod, with the number of nodes for each. Permanent reasons
-// come first, then the most frequent ones. A list that would exceed maxMessage ends after a complete reason, with the
-// number of omitted ones. The advice, if not empty, follows the list.
-func NoNode(counts map[string]int, advice string) string {
-	if advice != "" {
-		advice = ". " + advice
-	}
+// NoNode returns the message about a pod that no node takes: the one sentence, what helps, and then the reasons of the
+// nodes, with the number of nodes for each. Permanent reasons come first, then the most frequent ones. A list that
+// would exceed maxMessage ends after a complete reason, with the number of omitted ones. A summary without text is left
+// out.
+func NoNode(s summary.Summary, counts map[string]int) string {
+	s.Text, s.Remedy = printable.Clip(s.Text, maxSummary), printable.Clip(s.Remedy, maxRemedy)
+	return s.Message(reasons(counts, maxMessage-len(s.Text)-len(s.Remedy)))
+}
+
+// reasons returns the list of NoNode, of at most room bytes where the first reason is not longer.
+func reasons(counts map[string]int, room int) string {
 	type item struct {
 		text  string
 		count int
@@ -48,11 +58,11 @@ func NoNode(counts map[string]int, advice string) string {
 		if b.Len() > 0 {
 			next = ", " + next
 		}
-		if b.Len() > 0 && b.Len()+len(next)+len(advice) > maxMessage {
+		if b.Len() > 0 && b.Len()+len(next) > room {
 			fmt.Fprintf(&b, ", and %d other reasons", len(all)-i)
 			break
 		}
 		b.WriteString(next)
 	}
-	return b.String() + advice
+	return b.String()
 }

@@ -1,6 +1,6 @@
 //go:build !upto1.34
 
-package stage
+package kube
 
 import (
 	v1 "k8s.io/api/core/v1"

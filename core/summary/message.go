@@ -1,0 +1,36 @@
+package summary
+
+import "strings"
+
+// This file has the form in which a scheduler's message contains a summary.
+
+const (
+	remedyBegins = ". Remedy: "
+	listBegins   = ". By node: "
+	noneBegins   = "nodes are available: " // kube-scheduler writes "0/5 nodes are available: " before each message
+)
+
+// Message returns a message that begins with the summary and its remedy, and ends with a list of the nodes' reasons.
+func (s Summary) Message(list string) string {
+	if s.Text == "" {
+		return list
+	}
+	out := s.Text
+	if s.Remedy != "" {
+		out += remedyBegins + s.Remedy
+	}
+	return out + listBegins + list
+}
+
+// Cut returns the sentence in the message of an event or a condition, or "" if the message has none.
+func Cut(message string) string {
+	head, _, ok := strings.Cut(message, listBegins)
+	if !ok {
+		return ""
+	}
+	if _, after, ok := strings.Cut(head, noneBegins); ok {
+		head = after
+	}
+	head, _, _ = strings.Cut(head, remedyBegins)
+	return head
+}

@@ -1,0 +1,256 @@
+// Package summary writes one sentence about why a pod has no node, or where it fits: never here, not now, not without
+// a change, a wrong name, or not yet tried. The scheduler's event, the commands and the console show the same
+// sentence, because they all give their facts to [Of].
+//
+// Invariant: the sentence follows from its facts alone, and claims no more than they show. It begins with "never" only
+// if every node that the pod selects would refuse the pod without any other pod on it. It names what limits it: nodes
+// that were not judged, nodes with amounts only, and predictions that may be wrong. The package reads nothing, and
+// refuses to name pods of other namespaces, because readers of events may not see them; it counts these.
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Kind is what keeps a pod from running, as a word for programs.
+type Kind string
+
+// The kinds.
+const (
+	Fits      Kind = "fits"      // a node takes it now
+	Chosen    Kind = "chosen"    // the scheduler has chosen a node
+	NotTried  Kind = "not-tried" // no scheduler has tried it yet
+	NotNow    Kind = "not-now"   // it fits once other pods have ended, or nodes have reported
+	Changed   Kind = "changed"   // the pod or a node has to be changed
+	Never     Kind = "never"     // no node that it selects could take it, even without other pods
+	WrongName Kind = "wrong-name"
+	NotKnown  Kind = "not-known" // no node was judged
+)
+
+// Summary is the answer about one pod.
+type Summary struct {
+	Kind Kind
+	// Text is one sentence without the period at its end.
+	Text string
+	// Remedy is what to do, without a period; "" if nothing is known.
+	Remedy string
+}
+
+// Node is what one node answers to the pod.
+type Node struct {
+	Name string
+	// Reasons are the reasons of a whatif.Judgement; the pod fits if there are none.
+	Reasons []place.Reason
+	// Estimated: only amounts are known. Inexact: predictions for the node may be wrong.
+	Estimated, Inexact bool
+}
+
+// State is how far the scheduling of a pod has come. The empty State means that this does not matter.
+type State string
+
+// The states that matter here, by the names in document.SchedulingState.
+const (
+	Gated   State = "gated"
+	Unseen  State = "unseen"
+	Untried State = "untried"
+	HasNode State = "chosen"
+)
+
+// maxNames bounds the pods, and the values of a label, that a sentence names.
+const maxNames = 3
+
+// Facts are all that a sentence depends on.
+type Facts struct {
+	Namespace string // of the pod
+	// State is how far the scheduler with the name in Scheduler has come. Seen are known names of schedulers, Gates the
+	// pod's gates, and Node the chosen node. Lease: some kube-scheduler runs, and its profiles are not known.
+	State     State
+	Scheduler string
+	Seen      []string
+	Gates     []string
+	Node      string
+	Lease     bool
+	// Remedy is what helps a pod whose scheduler does not try it.
+	Remedy string
+	// Nodes are the nodes that were judged, in any order. NotJudged counts the others.
+	Nodes     []Node
+	NotJudged int
+	// Unjudged are requirements of the pod that were not judged on any node.
+	Unjudged []string
+	// Soonest is where the end of pods makes room, searched on the nodes that lack only amounts.
+	Soonest whatif.Soonest
+	// Fitting returns how much of the resource of a permanent reason would fit on the node with this index in Nodes; 0
+	// if that is not known. It may be nil.
+	Fitting func(node int, r place.Reason) int64
+}
+
+// Of returns the sentence for a pod.
+func Of(f *Facts) Summary {
+	switch f.State {
+	case Gated:
+		return Summary{NotTried, "Not yet tried: it waits for " + plural(len(f.Gates), "gate ", "gates ") +
+			strings.Join(f.Gates, ", "), f.Remedy}
+	case Unseen:
+		return f.unseen()
+	case HasNode:
+		return Summary{Kind: Chosen, Text: "Chosen: node " + f.Node +
+			"; the pod waits there for its turn, or for pods that leave"}
+	}
+	s := f.ofNodes()
+	if f.State == Untried && (s.Kind == Fits || s.Kind == NotNow) {
+		s.Kind, s.Text = NotTried, "Not yet tried by scheduler "+f.Scheduler+": "+lower(s.Text)
+		s.Remedy = f.Remedy
+	}
+	return s
+}
+
+// unseen is the sentence for a pod whose scheduler has left no trace.
+func (f *Facts) unseen() Summary {
+	text := fmt.Sprintf("no scheduler named %q has been seen", f.Scheduler)
+	known := slices.DeleteFunc(append([]string{"default-scheduler", "tenon-scheduler"}, f.Seen...),
+		func(name string) bool { return name == f.Scheduler })
+	near := printable.Nearest(f.Scheduler, known)
+	switch {
+	case near != "":
+		text = "Wrong name: " + text + fmt.Sprintf("; %q may be meant", near)
+	case f.Lease:
+		text = "Perhaps a wrong name: " + text + ", and the profiles of the kube-scheduler that leads are not known"
+	default:
+		text = "Wrong name, or not running: " + text
+	}
+	return Summary{WrongName, text, f.Remedy}
+}
+
+// ofNodes is the sentence that follows from what the nodes answer.
+func (f *Facts) ofNodes() Summary {
+	if len(f.Nodes) == 0 {
+		if f.NotJudged == 0 {
+			return Summary{Kind: NotKnown, Text: "Not known: there are no nodes"}
+		}
+		return Summary{NotKnown, "Not known: none of " + nodes(f.NotJudged) + " is judged",
+			"see why the nodes report nothing (kubectl tenon doctor)"}
+	}
+	sel := f.selected()
+	if len(sel.at) == 0 {
+		return f.selectsNothing()
+	}
+	var fit, later []int
+	for _, i := range sel.at {
+		switch n := &f.Nodes[i]; {
+		case len(n.Reasons) == 0:
+			fit = append(fit, i)
+		case lasting(n.Reasons) < 0:
+			later = append(later, i)
+		}
+	}
+	switch {
+	case len(fit) > 0:
+		return Summary{Kind: Fits, Text: fmt.Sprintf("Fits now on %d of %s", len(fit), nodes(len(f.Nodes))) +
+			f.doubts(fit, true) + f.without()}
+	case len(later) > 0:
+		return f.notNow(later)
+	}
+	return f.forGood(sel)
+}
+
+// notNow is the sentence for a pod that fits once something has ended. later are the nodes for which that is so. The
+// sentence is about the node that becomes free, or else about the closest of the nodes that were looked at.
+func (f *Facts) notNow(later []int) Summary {
+	looked := f.Soonest.Looked
+	if len(looked) == 0 { // all nodes lack something else, such as a free port
+		for _, i := range later {
+			looked = append(looked, whatif.Looked{Node: f.Nodes[i].Name, Reasons: f.Nodes[i].Reasons})
+		}
+	}
+	best, end := looked[0], ""
+	for _, x := range looked {
+		switch {
+		case x.Node == f.Soonest.Node:
+			best, end = x, "; it fits there when "+f.ends(f.Soonest)
+		case end == "" && closer(x.Node, tightest(x.Reasons, anyReason), best.Node, tightest(best.Reasons, anyReason)):
+			best = x
+		}
+	}
+	r := tightest(best.Reasons, anyReason)
+	at := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == best.Node })
+	return Summary{NotNow, fmt.Sprintf("Not now: %s (node %s)", words(r), best.Node) + end +
+		f.doubts([]int{at}, true) + f.without(), r.Remedy()}
+}
+
+// ends names the pods to wait for, by name only in the pod's own namespace.
+func (f *Facts) ends(s whatif.Soonest) string {
+	var names []string
+	for _, p := range s.Pods {
+		if p.Namespace == f.Namespace {
+			names = append(names, p.Name)
+		}
+	}
+	names = names[:min(len(names), maxNames)]
+	list, more := strings.Join(names, ", "), len(s.Pods)-len(names)
+	switch {
+	case len(names) == 0:
+		list = fmt.Sprintf("%d of other namespaces", more)
+	case more > 0:
+		list += fmt.Sprintf(", and %d more", more)
+	}
+	switch {
+	case len(s.Pods) == 1 && len(names) == 1:
+		return "pod " + list + " ends"
+	case len(s.Pods) == 1:
+		return "a pod of another namespace ends"
+	case s.Any:
+		return "one of these pods ends: " + list
+	}
+	return "these pods end: " + list
+}
+
+// without names what the sentence leaves out of account; "" if that is nothing.
+func (f *Facts) without() string {
+	switch n := len(f.Unjudged); n {
+	case 0:
+		return ""
+	case 1:
+		return ", without regard to " + f.Unjudged[0]
+	default:
+		return fmt.Sprintf(", without regard to %s and %d more requirements", f.Unjudged[0], n-1)
+	}
+}
+
+// doubts counts the nodes at some indices that are known by amounts only, or that have inexact predictions, as text.
+// With all set, it returns "" unless all of them are such nodes.
+func (f *Facts) doubts(at []int, all bool) string {
+	estimated, inexact := 0, 0
+	for _, i := range at {
+		switch {
+		case f.Nodes[i].Estimated:
+			estimated++
+		case f.Nodes[i].Inexact:
+			inexact++
+		}
+	}
+	switch {
+	case all && estimated+inexact < len(at), estimated+inexact == 0:
+		return ""
+	case estimated > 0:
+		return " (estimated: " + nodes(estimated) + plural(estimated, " reports", " report") + " amounts only)"
+	}
+	return " (inexact: predictions for " + nodes(inexact) + " may be wrong)"
+}
+
+func nodes(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "node", "nodes")) }
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// lower returns a sentence with a small first letter.
+func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }

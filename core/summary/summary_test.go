@@ -1,0 +1,101 @@
+package summary
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+func fit(name string) Node { return Node{Name: name} }
+
+// short lacks 40 CPUs on one NUMA node now.
+func short(name string, have int64) Node {
+	return Node{Name: name, Reasons: []place.Reason{{Code: place.OneNUMA, Container: "c", Resource: "cpu", Want: 40,
+		Have: have}}}
+}
+
+// small could not give 40 CPUs even without other pods.
+func small(name string, have int64) Node {
+	n := short(name, have)
+	n.Reasons[0].Never = true
+	return n
+}
+
+func with(n Node, change func(*Node)) Node {
+	change(&n)
+	return n
+}
+
+func estimated(n *Node) { n.Estimated = true }
+func inexact(n *Node)   { n.Inexact = true }
+
+// What a sentence claims follows from its facts; where they are inexact or incomplete, the sentence says so.
+func TestSentences(t *testing.T) {
+	looked := func(n Node) []whatif.Looked { return []whatif.Looked{{Node: n.Name, Reasons: n.Reasons}} }
+	pod := state.PodID{Namespace: "mine", Name: "old"}
+	freed := whatif.Soonest{Node: "b", Pods: []state.PodID{pod}, Any: true, Looked: looked(short("b", 8))}
+	for _, c := range []struct {
+		facts Facts
+		kind  Kind
+		want  string
+	}{
+		{Facts{State: Gated, Gates: []string{"x.io/a"}, Nodes: []Node{fit("a")}}, NotTried,
+			"Not yet tried: it waits for gate x.io/a"},
+		{Facts{State: Gated, Gates: []string{"x.io/a", "x.io/b"}}, NotTried,
+			"Not yet tried: it waits for gates x.io/a, x.io/b"},
+		{Facts{State: Unseen, Scheduler: "tenon-sheduler", Nodes: []Node{fit("a")}}, WrongName,
+			`Wrong name: no scheduler named "tenon-sheduler" has been seen; "tenon-scheduler" may be meant`},
+		{Facts{State: Unseen, Scheduler: "tenon-scheduler"}, WrongName,
+			`Wrong name, or not running: no scheduler named "tenon-scheduler" has been seen`},
+		{Facts{State: Unseen, Scheduler: "mine", Lease: true}, WrongName, `Perhaps a wrong name: no scheduler named "mine" has ` +
+			"been seen, and the profiles of the kube-scheduler that leads are not known"},
+		{Facts{State: HasNode, Node: "b"}, Chosen,
+			"Chosen: node b; the pod waits there for its turn, or for pods that leave"},
+		{Facts{State: Untried, Scheduler: "s", Nodes: []Node{fit("a"), small("b", 8)}}, NotTried,
+			"Not yet tried by scheduler s: fits now on 1 of 2 nodes"},
+		{Facts{State: Untried, Scheduler: "s", Nodes: []Node{small("b", 8)}}, Never, // the scheduler will not help it
+			`Never here: container "c" wants 40 cpu on one NUMA node; the largest has 8 (node b)`},
+		{Facts{}, NotKnown, "Not known: there are no nodes"},
+		{Facts{NotJudged: 3}, NotKnown, "Not known: none of 3 nodes is judged"},
+		{Facts{Nodes: []Node{fit("a"), fit("b")}, Unjudged: []string{"resource claims"}}, Fits,
+			"Fits now on 2 of 2 nodes, without regard to resource claims"},
+		{Facts{Nodes: []Node{with(fit("a"), estimated), small("b", 1)}}, Fits,
+			"Fits now on 1 of 2 nodes (estimated: 1 node reports amounts only)"},
+		{Facts{Nodes: []Node{with(fit("a"), estimated), fit("b")}}, Fits, "Fits now on 2 of 2 nodes"},
+		{Facts{Namespace: "mine", Nodes: []Node{small("a", 8), short("b", 8)}, Soonest: freed}, NotNow,
+			`Not now: container "c" wants 40 cpu on one NUMA node; best NUMA node has 8 free (node b); it fits there when pod ` +
+				"old ends"},
+		{Facts{Namespace: "other", Nodes: []Node{with(short("b", 8), inexact)}, Soonest: freed}, NotNow,
+			`Not now: container "c" wants 40 cpu on one NUMA node; best NUMA node has 8 free (node b); it fits there when a pod ` +
+				"of another namespace ends (inexact: predictions for 1 node may be wrong)"},
+		{Facts{Nodes: []Node{short("a", 8), short("b", 30)}, Soonest: whatif.Soonest{
+			Looked: append(looked(short("a", 8)), looked(short("b", 30))...)}}, NotNow,
+			`Not now: container "c" wants 40 cpu on one NUMA node; best NUMA node has 30 free (node b)`},
+		{Facts{Nodes: []Node{{Name: "a", Reasons: []place.Reason{{Code: place.PortTaken}}}}}, NotNow,
+			"Not now: its host ports are taken (node a)"},
+		{Facts{Nodes: []Node{small("a", 8), with(small("b", 32), estimated)}, NotJudged: 2}, Never,
+			`Never on the 2 nodes that are judged (2 are not): container "c" wants 40 cpu on one NUMA node; the largest has 32 ` +
+				"(node b, the best of 2) (estimated: 1 node reports amounts only)"},
+		// Other pods may push a container to where a demand is satisfied, so this is not "never".
+		{Facts{Nodes: []Node{{Name: "a", Reasons: []place.Reason{{Code: place.Demanded, Container: "c", Want: 1, With: "0-1",
+			Never: true}}}, small("b", 8)}}, Changed,
+			`Not without a change: container "c" demands one NUMA node; node would use NUMA nodes 0-1 (1 node), never enough ` +
+				"cpu (1 node)"},
+		{Facts{Nodes: []Node{{Name: "a", Reasons: []place.Reason{{Code: place.Unselected, Resource: "x=y"}}}}, NotJudged: 1},
+			NotKnown, "Not known: it selects none of the 1 node that are judged, and 1 node is not"},
+		{Facts{Nodes: []Node{{Name: "a", Reasons: []place.Reason{{Code: place.Unselected, Resource: "x=y"}}},
+			{Name: "b", Reasons: []place.Reason{{Code: place.Unselected, Resource: "v=w"}}}}}, Changed,
+			"Not without a change: no node matches both the pod's node selector and its required node affinity"},
+	} {
+		got := Of(&c.facts)
+		if got.Text != c.want || got.Kind != c.kind {
+			t.Errorf("%s: %q\nwant %s: %q", got.Kind, got.Text, c.kind, c.want)
+		}
+		if m := got.Message("2 Insufficient cpu"); Cut(m) != got.Text || strings.Contains(got.Text, ". ") {
+			t.Errorf("the sentence of %q is %q", m, Cut(m))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package whatif
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file finds a node on which a pod fits soon, and the pods to wait for, within a bound that also suits a
+// scheduler. [Rules.Way] searches longer, for fewer pods.
+
+// MaxSoonest is how many nodes [Rules.Soonest] looks at.
+const MaxSoonest = 8
+
+// maxTries bounds the judgements of one search on all its nodes.
+const maxTries = 48
+
+// Soonest is a node on which a pod fits once other pods have ended.
+type Soonest struct {
+	Node string
+	// Pods have to end, in ascending order of namespace and name: any one of them if Any is set, and otherwise all of
+	// them. The result has no pods if the search found none within its bounds; Node is then empty.
+	Pods []state.PodID
+	Any  bool
+	// Looked are the nodes that were looked at and that lack only amounts, in the order in which they were given.
+	Looked []Looked
+}
+
+// Looked is what a node lacks now.
+type Looked struct {
+	Node    string
+	Reasons []place.Reason
+}
+
+// Soonest returns the first of the nodes on which the end of a single pod makes room for w, and all such pods there.
+// If there is none, it returns the first node on which the end of several pods makes room, and such pods; other sets
+// may make room, too. It looks at the first nodes that next returns, up to its bounds; next returns nil at the end.
+func (r Rules) Soonest(next func() *Node, w *Want) (out Soonest) {
+	left := maxTries
+	for range MaxSoonest {
+		n := next()
+		if n == nil {
+			break
+		}
+		j := r.Judge(n, w, nil)
+		if j.Fits() || j.When() != place.Later {
+			continue
+		}
+		out.Looked = append(out.Looked, Looked{n.Name, j.Reasons})
+		s := search{rules: r, node: n, want: w, pods: r.inTheWay(n, w), left: &left}
+		if ends := s.single(); len(ends) > 0 {
+			out.Node, out.Pods, out.Any = n.Name, ends, true
+			break
+		}
+		if ends := s.together(); out.Node == "" && len(ends) > 0 {
+			out.Node, out.Pods = n.Name, ends
+		}
+	}
+	return out
+}
+
+// inTheWay returns the pods whose end may make room for w on a node: all that may end, or only those with holdings if
+// the plain amounts are enough. They are in ascending order of namespace and name.
+func (r Rules) inTheWay(n *Node, w *Want) []Resident {
+	out := n.mayEnd()
+	if len(n.Lacks(w.Needs)) == 0 {
+		out = slices.DeleteFunc(out, func(x Resident) bool { _, holds := n.entry(x.Pod.UID); return !holds })
+	}
+	slices.SortFunc(out, func(a, b Resident) int { return compareIDs(a.Pod, b.Pod) })
+	return out
+}
+
+func compareIDs(a, b state.PodID) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		strings.Compare(a.UID, b.UID))
+}
+
+// search tries which pods of a node make room when they end. left is the number of judgements that remain.
+type search struct {
+	rules Rules
+	node  *Node
+	want  *Want
+	pods  []Resident
+	left  *int
+}
+
+// works reports whether w fits once the pods at the indices in gone have ended. Beyond the bound it returns false.
+func (s *search) works(gone ...int) bool {
+	if *s.left <= 0 {
+		return false
+	}
+	*s.left--
+	return s.rules.Judge(s.node.after(s.pods, gone), s.want, nil).Fits()
+}
+
+// single returns the pods that make room when they end, each of them alone.
+func (s *search) single() (out []state.PodID) {
+	for i, x := range s.pods {
+		if s.works(i) {
+			out = append(out, x.Pod)
+		}
+	}
+	return out
+}
+
+// together returns pods that make room when all of them end. It removes pods in order until there is room, and then
+// puts back those that need not go.
+func (s *search) together() (out []state.PodID) {
+	var gone []int
+	for i := range s.pods {
+		if gone = append(gone, i); !s.works(gone...) {
+			continue
+		}
+		for k := len(gone) - 2; k >= 0; k-- { // the last pod has to go: without its end, there was no room
+			if rest := slices.Delete(slices.Clone(gone), k, k+1); s.works(rest...) {
+				gone = rest
+			}
+		}
+		for _, i := range gone {
+			out = append(out, s.pods[i].Pod)
+		}
+		return out
+	}
+	return nil
+}
+
+// Fitting returns how much of the resource of a permanent reason the pod may request so that it fits on the node
+// without other pods; 0 if no such amount was found. It tries whole CPUs and devices, and GiB of memory.
+func (n *Node) Fitting(w *Want, r place.Reason) int64 {
+	if n.State == nil || r.Resource == "" || !r.Never {
+		return 0
+	}
+	r.With = r.Resource
+	at, now := requester(w.Pod, r)
+	if at < 0 {
+		return 0
+	}
+	empty := n.State.Empty()
+	fits := r.Have
+	if !counted(r.Resource) || fits <= 0 || fits >= now ||
+		!takes(empty, requesting(w.Pod, at, r.Resource, fits), w.Demand) {
+		fits = fittingAmount(empty, w, r)
+	}
+	unit := int64(1)
+	if r.Resource == "cpu" {
+		unit = 1000
+	}
+	if most, known := n.Allocatable[r.Resource]; known && w.Needs[r.Resource]-(now-fits)*unit > most {
+		return 0 // the kubelet offers less to pods than the machine has
+	}
+	return fits
+}
+
+// counted reports whether a resource is counted in pieces, and not in bytes.
+func counted(resource string) bool {
+	return resource != topo.Memory && !strings.HasPrefix(resource, "hugepages-")
+}
