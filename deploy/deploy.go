@@ -37,16 +37,18 @@ var (
 	scheduler string
 	//go:embed scheduler/network.yaml
 	schedulerNetwork string
+	//go:embed people/roles.yaml
+	people string
 	//go:embed volcano/access.yaml
 	volcano string
 )
 
 // Access returns YAML documents in an order in which they can be created: namespaces, service accounts with their
-// roles, NetworkPolicies, and the ValidatingAdmissionPolicy that lets an agent write only the objects of its own
-// node.
+// roles, NetworkPolicies, the ValidatingAdmissionPolicy that lets an agent write only the objects of its own node, and
+// the roles for people, without bindings.
 func Access() [][]byte {
 	return [][]byte{[]byte(namespace), []byte(policy), []byte(agent), []byte(agentNetwork), []byte(agentPods),
-		[]byte(scheduler), []byte(schedulerNetwork)}
+		[]byte(scheduler), []byte(schedulerNetwork), []byte(people)}
 }
 
 // PinAccess returns what agents need beyond [Access] where they pin containers, as YAML documents.

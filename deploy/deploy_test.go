@@ -270,25 +270,32 @@ func TestAgentSeesNoSecrets(t *testing.T) {
 	}
 }
 
-// A role of Tenon's names what it allows: no wildcard, and nothing that leads to other rights.
+// A role of Tenon's names what it allows: no wildcard, and nothing that leads to other rights. Only the role for
+// people who change kubelets has nodes/proxy, and the manifests do not bind it.
 func TestRolesAreNarrow(t *testing.T) {
+	const changes = "tenon-kubelet-operator"
 	wide := []string{"*", "secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token", "impersonate",
 		"escalate", "bind"}
 	seen := 0
 	for dir, list := range objects(t) {
 		for _, o := range list {
 			var rules []rbacv1.PolicyRule
+			name := ""
 			switch o := o.(type) {
 			case *rbacv1.ClusterRole:
-				rules = o.Rules
+				name, rules = o.Name, o.Rules
 			case *rbacv1.Role:
-				rules = o.Rules
+				name, rules = o.Name, o.Rules
+			case *rbacv1.ClusterRoleBinding:
+				if o.RoleRef.Name == changes {
+					t.Errorf("%s: %s is bound to %v", dir, changes, o.Subjects)
+				}
 			}
 			for _, r := range rules {
 				seen++
 				for _, word := range slices.Concat(r.APIGroups, r.Resources, r.Verbs) {
-					if slices.Contains(wide, word) {
-						t.Errorf("%s: a role has %s", dir, word)
+					if slices.Contains(wide, word) && !(name == changes && word == "nodes/proxy") {
+						t.Errorf("%s: role %s has %s", dir, name, word)
 					}
 				}
 			}
@@ -296,6 +303,42 @@ func TestRolesAreNarrow(t *testing.T) {
 	}
 	if seen == 0 {
 		t.Error("there are no roles")
+	}
+}
+
+// The roles for people are not bound. The role that is added to view has Tenon's own kinds alone, and no role for
+// readers has a right to write.
+func TestRolesForPeople(t *testing.T) {
+	reads := []string{"get", "list", "watch"}
+	found := map[string]bool{}
+	for _, o := range objects(t)["people"] {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			found[o.Name] = true
+			aggregated := o.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+			if aggregated != (o.Name == "tenon-view") {
+				t.Errorf("%s is added to the role view: %t", o.Name, aggregated)
+			}
+			for _, r := range o.Rules {
+				if aggregated && !slices.Equal(r.APIGroups, []string{"tenon.sh"}) {
+					t.Errorf("whoever has view gets %v of %v, too", r.Resources, r.APIGroups)
+				}
+				writes := slices.DeleteFunc(slices.Clone(r.Verbs), func(v string) bool { return slices.Contains(reads, v) })
+				review := slices.Equal(r.Resources, []string{"subjectaccessreviews"})
+				if len(writes) > 0 && !review && !strings.HasPrefix(o.Name, "tenon-kubelet-") {
+					t.Errorf("%s may %v %v", o.Name, writes, r.Resources)
+				}
+			}
+		case *rbacv1.Role:
+			found[o.Namespace+"/"+o.Name] = true
+		default:
+			t.Errorf("the folder has a %T", o)
+		}
+	}
+	want := []string{"tenon-agents/tenon-operator", "tenon-kubelet-changer", "tenon-kubelet-operator", "tenon-nodes-view",
+		"tenon-operator", "tenon-system/tenon-operator", "tenon-view"}
+	if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
+		t.Errorf("there are the roles %v, want %v", got, want)
 	}
 }
 

@@ -25,10 +25,12 @@ import (
 // childEnv marks the child; its value does not matter.
 const childEnv = "TENON_LAB_CONTROLLERS"
 
-// names are the controllers that run: the controllers of workloads, and the controllers that clean up.
-var names = []string{"cronjob-controller", "daemonset-controller", "deployment-controller", "disruption-controller",
-	"garbage-collector-controller", "job-controller", "namespace-controller", "pod-garbage-collector-controller",
-	"replicaset-controller", "serviceaccount-controller", "statefulset-controller", "ttl-after-finished-controller"}
+// names are the controllers that run: the controllers of workloads, the controllers that clean up, and the one that
+// fills the roles view, edit and admin.
+var names = []string{"clusterrole-aggregation-controller", "cronjob-controller", "daemonset-controller",
+	"deployment-controller", "disruption-controller", "garbage-collector-controller", "job-controller",
+	"namespace-controller", "pod-garbage-collector-controller", "replicaset-controller", "serviceaccount-controller",
+	"statefulset-controller", "ttl-after-finished-controller"}
 
 // MaybeChild returns at once in a program that a person started. In the child that [Start] started it runs the
 // manager with the arguments of the process, and does not return.

@@ -23,3 +23,12 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{ $name }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
 {{- end }}
 {{- end }}
+
+{{/* subjects of a binding: the argument is a list of names of groups */}}
+{{- define "tenon.groups" -}}
+{{- range . }}
+- apiGroup: rbac.authorization.k8s.io
+  kind: Group
+  name: {{ . | quote }}
+{{- end }}
+{{- end }}

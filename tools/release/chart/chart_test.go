@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -389,6 +390,45 @@ func TestHelmPullsWhatWasPushed(t *testing.T) {
 	}
 	if _, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPeople: only groups that the values name get a role.
+func TestPeople(t *testing.T) {
+	bound := func(values map[string]any) string {
+		var out []string
+		for key, o := range objects(t, map[string]any{"people": values}) {
+			if strings.Contains(key, "Binding tenon-nodes-view") || strings.Contains(key, "Binding tenon-operator") {
+				out = append(out, fmt.Sprint(key, " ", o.GetNamespace(), " ", o.Object["subjects"]))
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
+	}
+	if got := bound(map[string]any{}); got != "" {
+		t.Errorf("by default are bound\n%s", got)
+	}
+	got := bound(map[string]any{"nodeViewers": []any{"system:authenticated"}, "operators": []any{"ops", "sre"}})
+	for _, want := range []string{"ClusterRoleBinding tenon-nodes-view  [map[apiGroup:rbac.authorization.k8s.io " +
+		"kind:Group name:system:authenticated]]", "ClusterRoleBinding tenon-operator", "name:ops", "name:sre"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+	label := "rbac.authorization.k8s.io/aggregate-to-view"
+	view := func(values map[string]any) string {
+		return objects(t, map[string]any{"people": values})["ClusterRole tenon-view"].GetLabels()[label]
+	}
+	if on, off := view(map[string]any{}), view(map[string]any{"aggregate": false}); on != "true" || off != "" {
+		t.Errorf("tenon-view has the label %q, and without people.aggregate %q", on, off)
+	}
+	without := map[string]any{"roles": false}
+	if all := objects(t, map[string]any{"people": without}); all["ClusterRole tenon-view"] != nil {
+		t.Error("people.roles is false, and there is a role")
+	}
+	without["operators"] = []any{"ops"}
+	if _, err := render(t, map[string]any{"people": without}); err == nil || !strings.Contains(err.Error(), "people.roles") {
+		t.Errorf("groups without roles: %v", err)
 	}
 }
 
