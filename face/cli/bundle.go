@@ -104,9 +104,9 @@ func (a *app) writeBundle(c *cobra.Command, file string, o BundleOptions) (err e
 	if file == "-" {
 		say = c.ErrOrStderr()
 	} else {
-		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return fmt.Errorf("create the bundle: %w", err)
+		f, denied := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if denied != nil {
+			return fmt.Errorf("create the bundle: %w", denied)
 		}
 		defer func() {
 			if bad := f.Close(); err == nil && bad != nil {

@@ -47,6 +47,8 @@ type Missing struct {
 	Resource string `json:"resource"` // as in [Resource.String], or a description
 	Code     int    `json:"code"`     // HTTP status of the API server's answer
 	Reason   string `json:"reason"`   // text of the status, without spaces
+	// Within are the namespaces whose objects the bundle has nevertheless; usually none.
+	Within []string `json:"within,omitempty"`
 }
 
 // Right is the answer to a SubjectAccessReview.

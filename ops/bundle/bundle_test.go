@@ -58,9 +58,8 @@ const (
 	nodes = `{"kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [
 	 {"metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "node-a"}}, "status": {"capacity": {"cpu": "8"},
 	   "addresses": [{"address": "10.1.2.3"}]}}]}`
-	maps = `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": [
-	 {"metadata": {"name": "tenon-scheduler", "namespace": "tenon-system"}, "data": {"scheduler.yaml": "kind: x"}},
-	 {"metadata": {"name": "app", "namespace": "ml"}, "data": {"key": "-----BEGIN RSA PRIVATE KEY-----"}}]}`
+	configuration = `{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "tenon-scheduler",
+	 "namespace": "tenon-system"}, "data": {"scheduler.yaml": "kind: x"}}`
 	layouts = `{"kind": "NodeLayoutList", "apiVersion": "tenon.sh/v1alpha1", "metadata": {}, "items": [
 	 {"metadata": {"name": "node-a"}, "rules": {"cpuManagerPolicy": "static"}, "holdings": [{"namespace": "ml",
 	   "name": "trainer-7d9f-abcde"}]}]}`
@@ -69,7 +68,8 @@ const (
 // server has the objects. It answers reviews of watch with yes, and refuses to list PersistentVolumes.
 func server(t *testing.T) *rest.Config {
 	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
-		"/api/v1/configmaps": maps, "/apis/tenon.sh/v1alpha1/nodelayouts": layouts, "/version": `{"gitVersion": "v1.36.3"}`,
+		"/api/v1/namespaces/tenon-system/configmaps/tenon-scheduler": configuration,
+		"/apis/tenon.sh/v1alpha1/nodelayouts":                        layouts, "/version": `{"gitVersion": "v1.36.3"}`,
 		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog,
 		"/api/v1/namespaces/ml/pods/pretender/log":                   "the log of a tenant"}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -245,6 +245,54 @@ func TestWhatTheServerDoesNotAnswerIsNamed(t *testing.T) {
 	if _, err := core.Volumes.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), "could not read persistentvolumes: 503") {
 		t.Errorf("of what could not be read: %v", err)
+	}
+}
+
+// Who may list the pods of one namespace gets these, and the bundle answers as the API server did: it has the pods of
+// that namespace, and refuses to list all. Hashed, the name of the namespace is not in the bundle.
+func TestABundleOfOneNamespaceAnswersForIt(t *testing.T) {
+	whole := server(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api/v1/pods", "/api/v1/events":
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",
+			 "code": 403}`)
+		case "/api/v1/namespaces/ml/pods":
+			_, _ = io.WriteString(w, pods)
+		case "/api/v1/namespaces/ml/events":
+			_, _ = io.WriteString(w, `{"kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": []}`)
+		default:
+			http.Redirect(w, r, whole.Host+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(s.Close)
+	for _, hash := range []bool{false, true} {
+		b, err := bundle.Collect(t.Context(), &rest.Config{Host: s.URL}, time.Unix(0, 0), bundle.Options{Namespace: "ml",
+			Hash: hash})
+		if err != nil {
+			t.Fatal(err)
+		}
+		core, err := objects.NewCore(b.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := core.Pods.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("hashed %t: a list of all pods: %v", hash, err)
+		}
+		if hash == (b.Namespace == "ml") {
+			t.Errorf("hashed %t: the namespace is %q", hash, b.Namespace)
+		}
+		if l, err := core.Pods.In(b.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(l.Items) == 0 {
+			t.Errorf("hashed %t: pods of namespace %s: %v", hash, b.Namespace, err)
+		}
+		if l, err := core.Events.In(b.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(l.Items) > 0 {
+			t.Errorf("hashed %t: events of namespace %s: %v", hash, b.Namespace, err)
+		}
+		if _, err := core.Pods.In("web").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("hashed %t: pods of another namespace: %v", hash, err)
+		}
 	}
 }
 

@@ -78,42 +78,95 @@ func Collect(ctx context.Context, cfg *rest.Config, at time.Time, o Options) (*B
 }
 
 // collect adds the objects of one resource. A refusal by the API server is recorded as missing; only a request
-// without an answer, or without a valid login, is an error.
+// without an answer, or without a valid login, is an error. If the objects of all namespaces may not be listed, collect
+// adds the objects of the user's namespace, where that is permitted.
 func (b *Bundle) collect(ctx context.Context, all dynamic.Interface, r Resource, o Options) error {
-	items := []map[string]any{}
+	if r.Resource == "configmaps" {
+		return b.configMaps(ctx, all.Resource(r.GroupVersionResource), r, o)
+	}
+	items, code, err := b.listed(ctx, all.Resource(r.GroupVersionResource), r, o)
+	if err != nil {
+		return err
+	}
+	if code == 0 {
+		b.Lists[r.String()] = items
+		return nil
+	}
+	b.miss(r.String(), code)
+	if code != http.StatusForbidden || !r.namespaced() || o.Namespace == "" {
+		return nil
+	}
+	items, code, err = b.listed(ctx, all.Resource(r.GroupVersionResource).Namespace(o.Namespace), r, o)
+	if err == nil && code == 0 {
+		b.Lists[r.String()] = items
+		last := &b.Missing[len(b.Missing)-1]
+		last.Within = []string{o.Namespace}
+	}
+	return err
+}
+
+// configMaps adds the configurations of schedulers, which it reads by their names: a list has the data of all others.
+func (b *Bundle) configMaps(ctx context.Context, from dynamic.NamespaceableResourceInterface, r Resource,
+	o Options) error {
+	items, refused := []map[string]any{}, 0
+	for _, id := range o.ConfigMaps {
+		namespace, name, _ := strings.Cut(id, "/")
+		one, err := from.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch code := statusCode(err); {
+		case code == http.StatusNotFound:
+		case code != 0 && code != http.StatusUnauthorized:
+			refused = code
+		case err != nil:
+			return fmt.Errorf("get ConfigMap %s: %w", id, err)
+		default:
+			items = append(items, r.stripped(one.Object, o))
+		}
+	}
+	if refused != 0 {
+		b.miss(r.String(), refused)
+	}
+	if refused == 0 || len(items) > 0 {
+		b.Lists[r.String()] = items
+	}
+	return nil
+}
+
+// listed returns the objects of one resource that a bundle keeps. code is the HTTP status of the API server's refusal,
+// or 0.
+func (b *Bundle) listed(ctx context.Context, from dynamic.ResourceInterface, r Resource, o Options) (
+	items []map[string]any, code int, err error) {
+	items = []map[string]any{}
 	options := metav1.ListOptions{Limit: page}
 	if len(r.only) == 1 {
 		options.FieldSelector = "metadata.name=" + r.only[0]
 	}
 	for {
-		list, err := all.Resource(r.GroupVersionResource).List(ctx, options)
+		list, err := from.List(ctx, options)
 		if code := statusCode(err); code != 0 && code != http.StatusUnauthorized {
-			b.miss(r.String(), code)
-			return nil
+			return nil, code, nil
 		}
 		if err != nil {
-			return fmt.Errorf("list %s: %w", r.Resource, err)
+			return nil, 0, fmt.Errorf("list %s: %w", r.Resource, err)
 		}
 		for i := range list.Items {
-			if r.wants(list.Items[i].Object, o) {
+			if r.wants(list.Items[i].Object) {
 				items = append(items, r.stripped(list.Items[i].Object, o))
 			}
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
-			break
+			return items, 0, nil
 		}
 		if r.Resource == "events" && len(items) > maxEvents {
 			b.miss(fmt.Sprintf("%s beyond the first %d", r, len(items)), http.StatusRequestEntityTooLarge)
-			break
+			return items, 0, nil
 		}
 	}
-	b.Lists[r.String()] = items
-	return nil
 }
 
 // miss records a resource that could not be read, with the API server's status code.
 func (b *Bundle) miss(what string, code int) {
-	b.Missing = append(b.Missing, Missing{what, code, strings.ReplaceAll(http.StatusText(code), " ", "")})
+	b.Missing = append(b.Missing, Missing{Resource: what, Code: code,
+		Reason: strings.ReplaceAll(http.StatusText(code), " ", "")})
 }
 
 // statusCode returns the HTTP status of the API server's answer; 0 if err is nil or has no answer.
@@ -126,14 +179,10 @@ func statusCode(err error) int {
 }
 
 // wants reports whether a bundle keeps the object at all; method stripped selects its fields.
-func (r Resource) wants(object map[string]any, o Options) bool {
+func (r Resource) wants(object map[string]any) bool {
 	meta, _ := object["metadata"].(map[string]any)
 	name, _ := meta["name"].(string)
-	namespace, _ := meta["namespace"].(string)
-	switch r.Resource {
-	case "configmaps":
-		return slices.Contains(o.ConfigMaps, namespace+"/"+name)
-	case "events":
+	if r.Resource == "events" {
 		involved, _ := object["involvedObject"].(map[string]any)
 		kind, _ := involved["kind"].(string)
 		return kind == "Pod" || kind == "Node" || kind == "NodeLayout" || kind == "LayoutBase"
@@ -259,6 +308,7 @@ func (b *Bundle) clean(o Options) error {
 			return fmt.Errorf("make a key: %w", err)
 		}
 		n := newHasher(key, b.Lists)
+		n.add(o.Namespace, false)
 		clean = func(s string) string { return n.replace(redact(s)) }
 		b.Namespace = clean(b.Namespace)
 	}
@@ -271,6 +321,9 @@ func (b *Bundle) clean(o Options) error {
 		}
 	}
 	for i, m := range b.Missing {
+		for k, namespace := range m.Within {
+			m.Within[k] = clean(namespace)
+		}
 		if strings.HasPrefix(m.Resource, logOf) {
 			b.Missing[i].Resource = clean(m.Resource)
 		}

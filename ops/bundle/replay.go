@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -67,18 +68,19 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the bundle does not have "+r.URL.Path)
 	}
 	items, ok := b.Lists[key(at.resource)]
-	if !ok {
-		for _, m := range b.Missing {
-			if m.Resource == key(at.resource) && m.Code == http.StatusNotFound {
-				return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
-			}
-			if m.Resource == key(at.resource) {
-				// For any other code the answer is Forbidden: Tenon's programs report a forbidden resource as
-				// missing, and continue without it.
-				return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-					"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
-			}
+	for _, m := range b.Missing {
+		switch {
+		case m.Resource != key(at.resource) || slices.Contains(m.Within, at.namespace) || ok && m.Within == nil:
+		case m.Code == http.StatusNotFound:
+			return failure(m.Code, metav1.StatusReasonNotFound, "the API server did not have "+at.resource.Resource)
+		default:
+			// For any other code the answer is Forbidden: Tenon's programs report a forbidden resource as missing, and
+			// continue without it.
+			return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+				"who made the bundle could not read %s: %d %s", at.resource.Resource, m.Code, m.Reason))
 		}
+	}
+	if !ok {
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the bundle does not have "+at.resource.Resource)
 	}
 	if at.name != "" {
@@ -86,6 +88,10 @@ func (b *Bundle) answer(r *http.Request, body []byte) (int, any) {
 			if text(o, "metadata.name") == at.name && text(o, "metadata.namespace") == at.namespace {
 				return http.StatusOK, o
 			}
+		}
+		if slices.ContainsFunc(b.Missing, func(m Missing) bool { return m.Resource == key(at.resource) && m.Within == nil }) {
+			return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
+				"who made the bundle could not read all %s", at.resource.Resource))
 		}
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found",
 			at.resource.GroupResource(), at.name))

@@ -30,6 +30,13 @@ func key(r schema.GroupVersionResource) string {
 	return r.Group + "_" + r.Version + "_" + r.Resource
 }
 
+// namespaced reports whether the objects of one namespace are of use without the objects of others: a user of one
+// namespace may have them.
+func (r Resource) namespaced() bool {
+	return slices.Contains([]string{"Pod", "PersistentVolumeClaim", "Event", "Deployment", "ReplicaSet", "StatefulSet",
+		"DaemonSet", "Job", "PodDisruptionBudget"}, r.Kind)
+}
+
 // metadata are the fields that are kept of every object. Annotations are kept by prefixes.
 const metadata = `metadata.name metadata.generateName metadata.namespace metadata.uid metadata.resourceVersion
 	metadata.labels metadata.creationTimestamp metadata.deletionTimestamp metadata.generation
