@@ -293,6 +293,18 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	}
 }
 
+// PodUnread receives a pod that may not be read any more, and whose end or change will not be received either. It
+// counts as a pod of a namespace that is not seen from then on: it holds what its node's layout lists.
+func (f *Feed) PodUnread(pod *v1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	uid := string(pod.UID)
+	if p := f.bound.drop(uid); p != nil {
+		f.book.Status(p.node, uid, place.Statuses{})
+		f.book.Decline(uid)
+	}
+}
+
 // Leave receives a pod that leaves its node, for now or for good: the framework reports a deleted pod and a pod that
 // could not be bound in the same way. A pod that was being deleted counts as ended, because its kubelet confirms the
 // deletion. Any other pod may have ended, or may have been deleted by force and still run.

@@ -225,7 +225,7 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 	if err := r.Around(ctx, v); err != nil {
 		return nil, err
 	}
-	if v.Admission, err = r.readAdmission(ctx); err != nil {
+	if v.Admission, err = r.readAdmission(ctx, v.Seen); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -234,7 +234,7 @@ func (r *Reader) ViewAll(ctx context.Context) (*View, error) {
 // Around adds volumes, namespaces and the resources that DRA serves to a view. What the identity may not list stays
 // nil, and is recorded in Unread.
 func (r *Reader) Around(ctx context.Context, v *View) (err error) {
-	if v.Storage, err = r.readStorage(ctx); err != nil {
+	if v.Storage, err = r.readStorage(ctx, v.Seen); err != nil {
 		return err
 	}
 	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {

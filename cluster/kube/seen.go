@@ -29,33 +29,36 @@ func (s *Seen) Has(namespace string) bool {
 
 // Text describes what was not read and how answers suffer from it; "" if all was read.
 func (s *Seen) Text() string {
-	if s == nil {
+	of := ": "
+	switch {
+	case s == nil:
 		return ""
+	case len(s.Namespaces) > 0:
+		of = " of other namespaces than " + strings.Join(s.Namespaces, ", ") + ": of those "
 	}
-	return fmt.Sprintf("you may list pods only in %s: of the pods of other namespaces only what layouts list counts, "+
-		"so a node may have less left of plain amounts than is said here", strings.Join(s.Namespaces, ", "))
+	return "you may not list pods" + of + "only what layouts list counts, so a node may have less left than is said " +
+		"here: plain amounts and host ports of other pods, and pods that were bound a moment ago, do not count"
 }
 
 // gone reports whether a pod that a node reports has ended or was deleted by force: the pods of its namespace were
 // read, and it is not among them. known is true if the pod was read.
 func (s *Seen) gone(id state.PodID, known bool) bool { return !known && s.Has(id.Namespace) }
 
-// Within makes the reader list the pods of these namespaces if it may not list the pods of all.
+// Within adds namespaces whose pods the reader lists if it may not list the pods of all.
 func (r *Reader) Within(namespaces ...string) {
-	r.within = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(namespaces))),
+	r.within = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.within, namespaces)))),
 		func(name string) bool { return name == "" })
 }
 
 // pods lists the pods of all namespaces or, if that is forbidden, the pods of each namespace of Within that it may
-// list; seen then names these. If it may list no pods at all, it returns the error of the first list.
+// list; seen then names these, perhaps none.
 func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error) {
 	all, err := r.cluster.Pods.List(ctx, metav1.ListOptions{})
 	if err == nil {
 		return all.Items, nil, nil
 	}
-	err = fmt.Errorf("list pods: %w", err)
 	if !apierrors.IsForbidden(err) {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("list pods: %w", err)
 	}
 	seen = &Seen{}
 	for _, namespace := range r.within {
@@ -67,9 +70,6 @@ func (r *Reader) pods(ctx context.Context) (out []v1.Pod, seen *Seen, err error)
 			return nil, nil, fmt.Errorf("list pods in namespace %s: %w", namespace, listErr)
 		}
 		out, seen.Namespaces = append(out, some.Items...), append(seen.Namespaces, namespace)
-	}
-	if len(seen.Namespaces) == 0 {
-		return nil, nil, err
 	}
 	return out, seen, nil
 }

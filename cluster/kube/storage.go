@@ -23,16 +23,16 @@ type Storage struct {
 }
 
 // readStorage lists the volume objects of a cluster. It returns nil if the identity may not list one of the kinds, or
-// the API server does not serve it. The capacities are an exception: without them, only Capacities is nil.
-func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
+// the API server does not serve it. The capacities are an exception: without them, only Capacities is nil. pods are the
+// namespaces whose pods were read.
+func (r *Reader) readStorage(ctx context.Context, pods *Seen) (*Storage, error) {
 	out, s := &Storage{}, r.storage
 	all := []struct {
 		what string
 		list func(metav1.ListOptions) error
 	}{
-		{"claims", func(o metav1.ListOptions) error {
-			l, err := r.cluster.Claims.List(ctx, o)
-			out.Claims = l.Items
+		{"claims", func(metav1.ListOptions) (err error) {
+			out.Claims, err = r.claims(ctx, pods)
 			return err
 		}},
 		{"volumes", func(o metav1.ListOptions) error {
@@ -77,6 +77,24 @@ func (r *Reader) readStorage(ctx context.Context) (*Storage, error) {
 		return nil, fmt.Errorf("list storage capacities: %w", err)
 	}
 	out.Capacities = append([]storagev1.CSIStorageCapacity{}, l.Items...)
+	return out, nil
+}
+
+// claims lists the claims of all namespaces or, if that is forbidden, of the namespaces whose pods were read: a
+// pod uses claims of its own namespace only. If it may not list the claims of each of these, it returns the API
+// server's error, since a claim that was not read would count as missing.
+func (r *Reader) claims(ctx context.Context, pods *Seen) (out []v1.PersistentVolumeClaim, err error) {
+	all, err := r.cluster.Claims.List(ctx, metav1.ListOptions{})
+	if err == nil || !apierrors.IsForbidden(err) || pods == nil || len(pods.Namespaces) == 0 {
+		return all.Items, err
+	}
+	for _, namespace := range pods.Namespaces {
+		some, err := r.cluster.Claims.In(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, some.Items...)
+	}
 	return out, nil
 }
 

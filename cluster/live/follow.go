@@ -54,21 +54,25 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 	return all, nil
 }
 
-// everywhere is the place of the source of all pods; see source.where.
-const everywhere = "in all namespaces"
+// everywhere is the place of the source of all pods; see source.where. forbiddenPods is why it has none.
+const (
+	everywhere    = "in all namespaces"
+	forbiddenPods = "you may not list pods " + everywhere
+)
 
 // podSources returns the source of all pods. If the identity may not list them, and there are namespaces, it returns
 // one source for each namespace.
 func (v *View) podSources(ctx context.Context, core *objects.Core, namespaces []string) (out []*source) {
 	newSource := func(where, namespace string) *source {
 		return &source{resource: "pods", where: where, namespace: namespace, trim: trimmed(trimPod),
-			put: v.putPod, gone: v.podGone}
+			put: v.putPod, gone: v.podGone, unread: v.podUnread, read: func(has bool) { v.setRead(namespace, has) }}
 	}
 	_, err := core.Pods.List(ctx, metav1.ListOptions{Limit: 1})
 	if !apierrors.IsForbidden(err) || len(namespaces) == 0 {
 		return []*source{viaTyped(core.Pods, newSource(everywhere, ""))}
 	}
-	v.setLimit("pods "+everywhere, "you may not list pods "+everywhere)
+	v.setLimit("pods "+everywhere, forbiddenPods)
+	v.followed = namespaces
 	for _, namespace := range namespaces {
 		out = append(out, viaTyped(core.Pods.In(namespace), newSource("in namespace "+namespace, namespace)))
 	}

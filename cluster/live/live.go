@@ -57,7 +57,10 @@ type View struct {
 	pods     pods
 	limits   map[string]string // reasons by resource; see Limits
 	rejected bool              // the API server rejects the identity
-	seen     *kube.Seen        // nil: the pods of all namespaces; set before the view is ready
+	// followed are the namespaces whose pods have a source; "" is all. read has those whose pods were listed and may
+	// still be read; see seen.
+	followed []string
+	read     map[string]bool
 
 	stateMu sync.Mutex // held while a State is computed
 	states  states
@@ -78,7 +81,7 @@ func Start(ctx context.Context, cfg *rest.Config, o Options) (*View, error) {
 func newView(b Bounds) *View {
 	book := ledger.New()
 	v := &View{book: book, feed: kube.NewFeed(book, nil, nil), bounds: b, ready: make(chan struct{}),
-		nodes: map[string]*v1.Node{}, pods: newPods(), limits: map[string]string{}}
+		nodes: map[string]*v1.Node{}, pods: newPods(), limits: map[string]string{}, read: map[string]bool{}}
 	book.OnChange(v.changes.node)
 	return v
 }
@@ -93,29 +96,44 @@ func (v *View) begin(ctx context.Context, all []*source) {
 			return
 		}
 	}
-	v.recordNamespaces(all)
+	v.feed.Sees(v.Seen())
 	v.feed.Begin()
 	v.recordRefusals(all)
 	close(v.ready)
 	v.changes.everything()
 }
 
-// recordNamespaces records the namespaces whose pods the view follows, if it does not follow all pods. It is called
-// once every resource was listed or refused.
-func (v *View) recordNamespaces(all []*source) {
+// Seen returns the namespaces whose pods the view has now, perhaps none; nil: all. It changes when the identity gets or
+// loses a right.
+func (v *View) Seen() *kube.Seen {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.limits["pods "+everywhere] == "" {
-		return
+	return v.seen()
+}
+
+// seen is Seen for a caller that holds v.mu.
+func (v *View) seen() *kube.Seen {
+	if v.read[""] {
+		return nil
 	}
-	v.seen = &kube.Seen{}
-	for _, s := range all {
-		if s.namespace != "" && v.limits[s.name()] == "" {
-			v.seen.Namespaces = append(v.seen.Namespaces, s.namespace)
+	out := &kube.Seen{}
+	for _, namespace := range slices.Sorted(slices.Values(v.followed)) {
+		if v.read[namespace] {
+			out.Namespaces = append(out.Namespaces, namespace)
 		}
 	}
-	slices.Sort(v.seen.Namespaces)
-	v.feed.Sees(v.seen)
+	return out
+}
+
+// setRead records whether the view has the pods of a namespace; "" is all.
+func (v *View) setRead(namespace string, has bool) {
+	v.mu.Lock()
+	changed := v.read[namespace] != has
+	v.read[namespace] = has
+	v.mu.Unlock()
+	if changed {
+		v.changes.everything()
+	}
 }
 
 // recordRefusals records in the feed which pods nodes have refused since they wrote their layouts.
@@ -152,7 +170,11 @@ func (v *View) Limits() (out []document.Limit) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(v.limits)) {
-		out = append(out, document.Limit{Resource: name, Reason: v.limits[name]})
+		l := document.Limit{Resource: name, Reason: v.limits[name]}
+		if seen := v.seen(); l.Reason == forbiddenPods && seen != nil {
+			l.Reason = seen.Text()
+		}
+		out = append(out, l)
 	}
 	return out
 }
@@ -239,7 +261,7 @@ func (v *View) View() *kube.View {
 	out.Problems, out.Notes = v.feed.Problems(out.Nodes), v.feed.Notes()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out.Seen = v.seen
+	out.Seen = v.seen()
 	out.Pods = make([]kube.Stored, 0, len(v.pods.kept))
 	for _, key := range v.pods.keys() {
 		out.Pods = append(out.Pods, v.pods.kept[key])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/kube/kubetest"
 	"github.com/tenon-numa/tenon/cluster/live/livetest"
 	"github.com/tenon-numa/tenon/core/state"
@@ -74,7 +75,7 @@ func TestWhatMayNotBeReadIsALimit(t *testing.T) {
 	v := start(t, s, Options{Namespaces: []string{"ml", "other"}})
 	want := []document.Limit{{Resource: "layoutbases", Reason: "you may not list layoutbases"},
 		{Resource: "nodelayouts", Reason: "you may not list nodelayouts"},
-		{Resource: "pods in all namespaces", Reason: "you may not list pods in all namespaces"},
+		{Resource: "pods in all namespaces", Reason: (&kube.Seen{Namespaces: []string{"ml"}}).Text()},
 		{Resource: "pods in namespace other", Reason: "you may not list pods in namespace other"}}
 	if got := v.Limits(); !slices.Equal(got, want) {
 		t.Errorf("limits are %v, want %v", got, want)
@@ -197,6 +198,36 @@ func TestRightsThatAreTakenAwayCount(t *testing.T) {
 	}
 	if l := v.Limits(); len(l) != 1 || !strings.HasPrefix(l[0].Resource, "pods") {
 		t.Errorf("limits %v", l)
+	}
+}
+
+// Pods that may not be read any more have not ended: their node is not in doubt, and has what its layout lists. Once
+// they may be read again, all is as before.
+func TestPodsThatMayNotBeReadAnyMoreHoldWhatTheyHeld(t *testing.T) {
+	s := cluster(t)
+	p := livetest.Pod("ml", "p", "a")
+	s.List(livetest.Layouts, livetest.Layout(t, "a", kubetest.Holding(p, "8-11")))
+	v := start(t, s, Options{})
+	f := v.Follow()
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for _, may := range []bool{true, false, true} {
+		if !may {
+			s.Forbid(livetest.Pods)
+		} else {
+			s.List(livetest.Pods, p)
+		}
+		for n, _ := v.count(); n > 0 != may || (v.Seen() == nil) != may; n, _ = v.count() {
+			if _, err := f.Next(ctx); err != nil {
+				t.Fatalf("%d pods, seen %v, limits %v", n, v.Seen(), v.Limits())
+			}
+		}
+		n := v.Snapshot().Node("a")
+		if n.Doubtful() != "" || n.Silent || len(n.Others) > 0 || len(n.Gone) > 0 || n.Usage.FreeCPUs().Len() != 124 {
+			t.Errorf("pods may be read: %t: node a is doubtful (%q), silent (%t), in %d more states, lists %v as gone, and has "+
+				"%d free CPUs; want 124", may, n.Doubtful(), n.Silent, len(n.Others), n.Gone, n.Usage.FreeCPUs().Len())
+		}
 	}
 }
 

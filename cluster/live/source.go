@@ -41,6 +41,10 @@ type source struct {
 	// take the object. gone applies the end of an object; it receives what put returned, or the deleted object.
 	put  func(obj any) (keep any)
 	gone func(obj any)
+	// unread applies that an object may not be read any more; nil: as its end. read is called when the objects were
+	// listed, and when they may not be read any more; it may be nil.
+	unread func(obj any)
+	read   func(has bool)
 
 	answered chan struct{} // closed when the resource was listed or refused
 	once     sync.Once     // for closing answered
@@ -151,8 +155,20 @@ func (s *source) forget() {
 	lost := slices.Collect(maps.Values(s.kept))
 	clear(s.kept)
 	s.mu.Unlock()
+	s.tellRead(false)
+	apply := s.gone
+	if s.unread != nil {
+		apply = s.unread
+	}
 	for _, o := range lost {
-		s.gone(o)
+		apply(o)
+	}
+}
+
+// tellRead calls read, if the source has it.
+func (s *source) tellRead(has bool) {
+	if s.read != nil {
+		s.read(has)
 	}
 }
 
@@ -247,6 +263,7 @@ func (s *source) Replace(list []any, _ string) error {
 	for _, o := range lost {
 		s.gone(o)
 	}
+	s.tellRead(true)
 	s.once.Do(func() { close(s.answered) })
 	return nil
 }
@@ -350,11 +367,27 @@ func (v *View) podGone(obj any) {
 	if !ok {
 		return
 	}
-	v.mu.Lock()
-	v.pods.drop(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
-	v.mu.Unlock()
+	v.dropPod(p)
 	v.feed.PodGone(p)
 	v.changes.pod(p.Namespace + "/" + p.Name)
+}
+
+// podUnread applies that a pod may not be read any more. Its node may still run it.
+func (v *View) podUnread(obj any) {
+	r, kept := obj.(*record)
+	if !kept {
+		return
+	}
+	p := r.Pod()
+	v.dropPod(p)
+	v.feed.PodUnread(p)
+	v.changes.pod(p.Namespace + "/" + p.Name)
+}
+
+func (v *View) dropPod(p *v1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pods.drop(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 }
 
 // named returns what is kept of a layout or a topology: enough to report its end.

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -18,6 +19,7 @@ type State struct {
 	Pods    int
 	Waiting int // pods without a node
 	Limits  []document.Limit
+	Seen    *kube.Seen // the namespaces whose pods are among Pods; nil: all
 }
 
 // Node is a node as the API server and the ledger have it.
@@ -54,7 +56,7 @@ func (v *View) State() State {
 	if v.states.known && v.states.last.Version == version {
 		return v.states.last
 	}
-	s := State{Version: version, Limits: v.Limits(), Nodes: v.listNodes()}
+	s := State{Version: version, Limits: v.Limits(), Seen: v.Seen(), Nodes: v.listNodes()}
 	select {
 	case <-v.Ready():
 		s.Ready = true

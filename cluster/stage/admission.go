@@ -102,7 +102,7 @@ func (s *Stage) admitByRules(t *manifest.Template, own map[string]*nodev1.Runtim
 	unjudged = append(unjudged, priorities(&t.Pod.Spec)...)
 	switch {
 	case s.admission == nil:
-	case s.admission.Bounds == nil:
+	case s.admission.Bounds == nil || !s.admission.Seen.Has(t.Namespace):
 		unjudged = append(unjudged, "limit ranges and resource quotas (they cannot be read)")
 	default:
 		unjudged = append(unjudged, s.admission.Bounds[t.Namespace]...)

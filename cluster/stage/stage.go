@@ -286,6 +286,10 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 			return w, err
 		}
 	}
+	if !s.seen.Has(namespace) {
+		return nil, fmt.Errorf("you may not list pods in the namespace %s, so pod %s/%s is not known", namespace, namespace,
+			name)
+	}
 	var here []string
 	for p := range kube.EachPod(s.pods) {
 		switch {

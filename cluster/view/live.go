@@ -41,13 +41,24 @@ func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 		return nil, err
 	}
 	v := c.view.View()
+	c.recordLimits(v)
+	return v, c.reader.Complete(ctx, v)
+}
+
+// recordLimits records in v what the followed view lacks. v.Seen already has the limits of pods.
+func (c *Live) recordLimits(v *kube.View) {
 	for _, l := range c.view.Limits() {
-		// v.Seen already has the limits of pods.
 		if v.Seen == nil || !strings.HasPrefix(l.Resource, "pods ") {
 			v.Miss(l.Resource, l.Reason)
 		}
 	}
-	return v, c.reader.Complete(ctx, v)
+}
+
+// Partial describes, for people, which pods and topologies the view lacks; see kube.View.Partial.
+func (c *Live) Partial() string {
+	v := &kube.View{Seen: c.view.Seen(), Problems: c.view.Problems()}
+	c.recordLimits(v)
+	return v.Partial()
 }
 
 // served returns the followed view, and adds the extended resources that DeviceClasses serve, which it reads.
@@ -56,6 +67,7 @@ func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
 		return nil, err
 	}
 	v = c.view.View()
+	c.recordLimits(v)
 	v.Served, err = c.reader.Served(ctx)
 	return v, err
 }
@@ -82,12 +94,16 @@ func (c *Live) Nodes(ctx context.Context) (out []*state.Node, problems []documen
 }
 
 // Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Pods that cannot be
-// judged are left out.
+// judged are left out. Pods of a namespace that may not be read are an error.
 func (c *Live) Pods(ctx context.Context, namespace string) ([]Pod, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
 	}
-	out, _ := newPods(within(c.view.View().Pods, namespace))
+	v := c.view.View()
+	if err := readable(v.Seen, namespace); err != nil {
+		return nil, err
+	}
+	out, _ := newPods(within(v.Pods, namespace))
 	return out, nil
 }
 

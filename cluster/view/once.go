@@ -130,6 +130,7 @@ func (o *Once) Changes(ctx context.Context) (<-chan struct{}, error) {
 
 // Pod returns one pod; where there is none, the error is the API server's NotFound.
 func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
+	o.reader.Within(namespace)
 	pod, err := o.reader.Pod(ctx, namespace, name)
 	if err != nil {
 		return Pod{}, err
@@ -146,9 +147,13 @@ func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 }
 
 // Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Partial names the pods
-// that cannot be judged, which are left out.
+// that cannot be judged, which are left out. Pods of a namespace that may not be read are an error.
 func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error) {
+	o.reader.Within(namespace)
 	v, err := o.read(ctx, false)
+	if err == nil {
+		err = readable(v.Seen, namespace)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +163,7 @@ func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error
 
 // PodsOf returns the pods of a workload in the form of Pods; see kube.Reader.PodsOf for the error.
 func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
+	o.reader.Within(namespace)
 	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
 	out, o.omitted = newPods(kube.StoreAll(pods))
 	return out, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -78,6 +79,16 @@ func newPods(pods []kube.Stored) (out []Pod, omitted string) {
 		omitted = fmt.Sprintf("pods that are left out, since they cannot be judged: %d, such as %s", count, example)
 	}
 	return out, omitted
+}
+
+// readable returns an error in the API server's form if the pods of a namespace were not read. It returns nil for the
+// namespace "", which means all that were read.
+func readable(seen *kube.Seen, namespace string) error {
+	if namespace == "" || seen.Has(namespace) {
+		return nil
+	}
+	return apierrors.NewForbidden(v1.Resource("pods"), "",
+		fmt.Errorf("you may not list pods in the namespace %q", namespace))
 }
 
 // within returns the pods of a namespace, or all pods if the namespace is "".

@@ -2,10 +2,12 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,7 @@ type reached struct {
 	cfg       *rest.Config
 	namespace string
 	at        time.Time // now, or the time at which the bundle was made
+	named     []string  // namespaces of pods that the user names; see [cli.Kubeconfig.Named]
 }
 
 // reach returns the cluster of a kubeconfig, or the cluster in a bundle if the user gave one. A namespace on the
@@ -35,7 +38,7 @@ type reached struct {
 func reach(k cli.Kubeconfig) (reached, error) {
 	if k.Bundle() == "" {
 		cfg, namespace, err := k.Load()
-		return reached{cfg, namespace, time.Now()}, err
+		return reached{cfg, namespace, time.Now(), k.Named()}, err
 	}
 	f, err := os.Open(k.Bundle())
 	if err != nil {
@@ -46,7 +49,7 @@ func reach(k cli.Kubeconfig) (reached, error) {
 	if err != nil {
 		return reached{}, fmt.Errorf("%s: %w", k.Bundle(), err)
 	}
-	r := reached{b.Config(), b.Namespace, b.At}
+	r := reached{b.Config(), b.Namespace, b.At, k.Named()}
 	if k.Namespace() != "" {
 		r.namespace = k.Namespace()
 	}
@@ -58,7 +61,7 @@ func (r reached) reader() (*kube.Reader, error) {
 	reader, err := kube.NewReader(r.cfg)
 	if err == nil {
 		reader.At(r.at)
-		reader.Within(r.namespace)
+		reader.Within(append(slices.Clone(r.named), r.namespace)...)
 	}
 	return reader, err
 }
@@ -97,6 +100,10 @@ func writeBundle(version string) cli.Bundler {
 		if err != nil {
 			return out, err
 		}
+		if !essential(b) {
+			return out, errors.New("you may read neither nodes nor layouts nor pods, so that a bundle would say nothing of " +
+				"the cluster; docs/howto/rights.md has the roles")
+		}
 		for _, list := range b.Lists {
 			out.Objects += len(list)
 		}
@@ -104,11 +111,26 @@ func writeBundle(version string) cli.Bundler {
 		out.Logs = len(b.Texts) - out.Metrics
 		for _, m := range b.Missing {
 			if m.Code != http.StatusNotFound { // not found: the cluster lacks the resource, or the pod is gone
-				out.Missing = append(out.Missing, document.Limit{Resource: m.Resource, Reason: m.Reason})
+				reason := m.Reason
+				if len(m.Within) > 0 {
+					reason += ", but for the namespace " + strings.Join(m.Within, ", ")
+				}
+				out.Missing = append(out.Missing, document.Limit{Resource: m.Resource, Reason: reason})
 			}
 		}
 		return out, b.Write(w)
 	}
+}
+
+// essential reports whether a bundle has anything by which pods are placed. A list that the API server gave is enough,
+// even if it was empty.
+func essential(b *bundle.Bundle) bool {
+	for _, resource := range []string{"v1_nodes", "v1_pods", "tenon.sh_v1alpha1_nodelayouts"} {
+		if b.Lists[resource] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // configurations returns the ConfigMaps with configurations of schedulers, as NAMESPACE/NAME, and the resources that

@@ -61,7 +61,11 @@ func examine(ctx context.Context, k cli.Kubeconfig, o cli.DoctorOptions) (docume
 	if err != nil {
 		return document.Diagnosis{}, err
 	}
-	s, err := doctor.Read(ctx, r.cfg, r.at)
+	reader, err := r.reader()
+	if err != nil {
+		return document.Diagnosis{}, err
+	}
+	s, err := doctor.Read(ctx, reader, r.cfg, r.at)
 	if err == nil && k.Bundle() == "" {
 		err = s.LookAgain(ctx, r.cfg, pause)
 	}

@@ -70,7 +70,7 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 	}
 	s.Forbid(livetest.Pods)
 	part, errs, code := run("explain", "pod", "p")
-	const warning = "Warning: you may list pods only in ml: of the pods of other namespaces only what layouts list counts"
+	const warning = "Warning: you may not list pods of other namespaces than ml: of those only what layouts list counts"
 	_, verdicts, _ := strings.Cut(whole, "It fits")
 	if code != 0 || !strings.HasSuffix(part, verdicts) || !strings.Contains(errs, warning) {
 		t.Errorf("code %d, %s\nwant on stderr %q, and the administrator's answer:\n%s\nnot\n%s", code, errs, warning,
@@ -81,9 +81,105 @@ func TestAPersonOfOneNamespaceGetsAnswers(t *testing.T) {
 			t.Errorf("%s: code %d, %s%s", args, code, out, errs)
 		}
 	}
+}
+
+// A pod that the command line names with its namespace is judged beside the pods of that namespace, whatever namespace
+// the kubeconfig selects.
+func TestTheNamespaceThatIsNamedIsRead(t *testing.T) {
+	for _, args := range []string{"explain pod web/holder", "explain pod holder -n web", "pods web/holder",
+		"simulate --pod web/holder --count 2"} {
+		s, run := served(t)
+		s.Forbid(livetest.Pods)
+		holder := livetest.Pod("web", "holder", "a")
+		s.List(livetest.PodsOf("web"), holder)
+		s.Object(livetest.PodsOf("web")+"/holder", holder)
+		out, errs, code := run(strings.Fields(args)...)
+		if code != 0 || !strings.Contains(out, "holder") || !strings.Contains(errs, "web: of those only what layouts list") {
+			t.Errorf("%s: code %d, %s%s", args, code, out, errs)
+		}
+	}
+}
+
+// A user who may list no pods at all learns of nodes what layouts say. Answers about pods are errors that name the
+// right, and not "there are none".
+func TestAPersonWithoutPodsIsTold(t *testing.T) {
+	s, run := served(t)
+	s.Forbid(livetest.Pods)
 	s.Forbid(livetest.PodsOf("ml"))
-	if out, errs, code := run("map"); code == 0 || !strings.Contains(errs, "list pods") {
-		t.Errorf("without any pods: code %d, %s%s", code, out, errs)
+	const warning = "Warning: you may not list pods: only what layouts list counts, so a node may have less left"
+	for args, want := range map[string]string{"map": "a ", "top": "a ",
+		"explain node/a": "No pod that you may read holds"} {
+		out, errs, code := run(strings.Fields(args)...)
+		if code != 0 || !strings.Contains(errs, warning) || !strings.Contains(out, want) {
+			t.Errorf("%s: code %d, %s%s", args, code, out, errs)
+		}
+	}
+	for args, want := range map[string]string{
+		"pods":                        `pods is forbidden: you may not list pods in the namespace "ml"`,
+		"pods -n web":                 `pods is forbidden: you may not list pods in the namespace "web"`,
+		"simulate --pod p --count 2":  "you may not list pods in the namespace ml, so pod ml/p is not known",
+		"doctor --pod p":              "you may not read pods in the namespace ml, so pod ml/p is not examined",
+		"explain pod web/holder":      "Remedy: an administrator can give you the right; docs/howto/rights.md has the roles.",
+		"explain deployment/web -n x": "Error from server (Forbidden)",
+	} {
+		if out, errs, code := run(strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%s: code %d, want an error with %q:\n%s%s", args, code, want, out, errs)
+		}
+	}
+}
+
+// The doctor of a user with one namespace examines what the user may read, and names the rest.
+func TestTheDoctorOfOneNamespaceSaysWhatItDidNotSee(t *testing.T) {
+	s, run := served(t)
+	s.Forbid(livetest.Pods)
+	out, errs, code := run("doctor")
+	if code != 1 && code != 3 || !strings.Contains(strings.Join(strings.Fields(out), " "),
+		"Not examined: pods: you may not list pods of other namespaces than ml: of those only what layouts list counts") {
+		t.Errorf("code %d, %s%s", code, out, errs)
+	}
+}
+
+// Pods without a namespace in a file are of the namespace that the kubeconfig selects, as kubectl takes them.
+func TestCheckTakesTheNamespaceOfTheKubeconfig(t *testing.T) {
+	_, run := served(t)
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: one}\n" +
+		"spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
+	if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{"": `"namespace": "ml"`, " -n web": `"namespace": "web"`} {
+		out, errs, code := run(strings.Fields("check -o json --ask-server=false -f " + file + args)...)
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%q: code %d, want %s:\n%s%s", args, code, want, out, errs)
+		}
+	}
+}
+
+// A user with one namespace gets the same answer from a bundle as from the cluster. A user who may read nothing gets an
+// error and no archive.
+func TestABundleOfOneNamespace(t *testing.T) {
+	s, run := served(t)
+	s.Forbid(livetest.Pods)
+	now, _, _ := run("explain", "pod", "p")
+	file := filepath.Join(t.TempDir(), "b.tar.gz")
+	out, errs, code := run("bundle", "-f", file)
+	if code != 3 || !strings.Contains(errs, "Not in the bundle: v1_pods (Forbidden, but for the namespace ml)") {
+		t.Fatalf("code %d, %s%s", code, out, errs)
+	}
+	then, errs, code := run("explain", "pod", "p", "--bundle", file)
+	if code != 0 || then != now || !strings.Contains(errs, "than ml: of those only what layouts list counts") {
+		t.Errorf("code %d, %s%s\nwant what the cluster said:\n%s", code, then, errs, now)
+	}
+	for _, path := range []string{livetest.Nodes, livetest.PodsOf("ml"), livetest.Layouts} {
+		s.Forbid(path)
+	}
+	file += "2"
+	if out, errs, code := run("bundle", "-f", file); code != 1 || !strings.Contains(errs, "docs/howto/rights.md") {
+		t.Errorf("who may read nothing gets code %d, %s%s", code, out, errs)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("who may read nothing gets an archive")
 	}
 }
 

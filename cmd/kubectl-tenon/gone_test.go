@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -68,7 +69,13 @@ func TestTheDoctorLooksTwiceAtPodsThatAreGone(t *testing.T) {
 		report(node, entries...)
 	}
 
-	s, err := doctor.Read(ctx, p.Admin, time.Now().Add(2*time.Minute))
+	at := time.Now().Add(2 * time.Minute)
+	reader, err := kube.NewReader(p.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.At(at)
+	s, err := doctor.Read(ctx, reader, p.Admin, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 			return err
 		}
 	}
-	namespace := cmp.Or(a.kube.Namespace(), "default")
+	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
 	var out []checked
 	var skipped whatif.Left
 	for _, file := range all.files {
@@ -117,7 +117,7 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	}
 	doc := checkDocumentOf(out, stage.Nodes(), all.problems, coarse(stage.Nodes()))
 	doc.NoPods, doc.NotJudged = append(doc.NoPods, skipped.NoPods...), append(doc.NotJudged, skipped.NotJudged...)
-	doc.Passes = doc.Passes && len(skipped.NotJudged) == 0
+	doc.Passes, doc.Partial = doc.Passes && len(skipped.NotJudged) == 0, partialText(stage)
 	done, err := f.output.write(c.OutOrStdout(), doc, nil)
 	if !done {
 		err = writeChecks(c.OutOrStdout(), out, stage.Nodes(), all.problems)
@@ -237,6 +237,8 @@ type checkDocument struct {
 	NoPods    []string           `json:"noPods"`   // objects that have no pods, as far as the program knows
 	// NotJudged are objects whose pods are not judged, each with the reason. A file with such objects does not pass.
 	NotJudged []string `json:"notJudged"`
+	// Partial is as in PodExplanation.
+	Partial string `json:"partial,omitempty"`
 }
 
 type checkedDocument struct {

@@ -111,7 +111,11 @@ func sanitized(text string) string {
 func errorText(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-		return fmt.Sprintf("Error from server (%s): %v", apierrors.ReasonForError(err), err)
+		text := fmt.Sprintf("Error from server (%s): %v", apierrors.ReasonForError(err), err)
+		if apierrors.IsForbidden(err) {
+			text += "\nRemedy: an administrator can give you the right; docs/howto/rights.md has the roles."
+		}
+		return text
 	}
 	return "error: " + err.Error()
 }

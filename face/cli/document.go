@@ -34,6 +34,8 @@ type explanationDocument struct {
 	// first.
 	Groups    []groupDocument    `json:"groups"`
 	NotJudged []document.Problem `json:"notJudged"`
+	// Partial is what of the cluster you may not read, and how the verdicts suffer from it; absent if that is nothing.
+	Partial string `json:"partial,omitempty"`
 }
 
 // mapDocument is what map writes with "-o json" and "-o yaml".
@@ -52,7 +54,7 @@ func (e *explanation) document() explanationDocument {
 		Scheduling: p.Scheduling, Warnings: p.Misspelt, Unjudged: append([]string{}, p.Unjudged...),
 		Verdicts:  document.Each(e.verdicts, verdictOn.document),
 		Groups:    document.Each(groupsOf(e.refusing()), nodeGroup.document),
-		NotJudged: append([]document.Problem{}, e.problems...),
+		NotJudged: append([]document.Problem{}, e.problems...), Partial: e.partial,
 	}
 	if p.Node == "" || e.refused() {
 		s := document.SentenceOf(e.summary())

@@ -91,6 +91,7 @@ type explanation struct {
 	verdicts []verdictOn
 	// problems are the nodes without known data, unless another reason excludes the pod from them.
 	problems []document.Problem
+	partial  string // what of the cluster was not read; see [Partial]
 }
 
 // verdictOn is the verdict on one node. node is nil if the NUMA nodes of the node are not known.
@@ -123,7 +124,9 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the nodes: %w", err)
 	}
-	return newExplanation(pod, nodes, problems), nil
+	e := newExplanation(pod, nodes, problems)
+	e.partial = partialText(cluster)
+	return e, nil
 }
 
 // notFound adds to a NotFound error about a pod the node that still reports the pod, if there is one, and otherwise
@@ -146,7 +149,8 @@ func notFound(ctx context.Context, c Cluster, namespace, name string, err error)
 }
 
 // podName parses "NAMESPACE/NAME" or "NAME", which "pod/" may precede as kubectl writes it. For a name alone it returns
-// the namespace of --namespace; if that is "", the caller uses the kubeconfig's namespace.
+// the namespace of --namespace; if that is "", the caller uses the kubeconfig's namespace. Kubeconfig.Named has the
+// namespaces that it has parsed.
 func (a *app) podName(ref string) (namespace, name string, err error) {
 	chosen := a.kube.Namespace()
 	namespace, name, both := strings.Cut(ref, "/")
@@ -163,6 +167,9 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 	}
 	if bad := validation.IsDNS1123Subdomain(name); len(bad) > 0 {
 		return "", "", fmt.Errorf("%q is not the name of a pod: %s", name, bad[0])
+	}
+	if both {
+		a.kube.named = append(a.kube.named, namespace)
 	}
 	return namespace, name, nil
 }

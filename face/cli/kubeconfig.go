@@ -19,7 +19,13 @@ type Kubeconfig struct {
 	// fileNamespace is the namespace that the kubeconfig selects; "" until simulate has read the cluster. It is only
 	// a default, because NAMESPACE/NAME may name another namespace.
 	fileNamespace string
+	// named are the namespaces of the pods that the command line names as NAMESPACE/NAME.
+	named []string
 }
+
+// Named returns the namespaces of the pods that the command line names as NAMESPACE/NAME. A user who may not list the
+// pods of all namespaces may perhaps list the pods of these.
+func (k Kubeconfig) Named() []string { return k.named }
 
 // Namespace returns the value of --namespace; "" if it is not given.
 func (k Kubeconfig) Namespace() string { return k.chosen.Context.Namespace }

@@ -15,9 +15,17 @@ type Partial interface {
 // knows what it lacks only when it was read.
 func writePartial(w io.Writer, sources ...any) {
 	for _, s := range sources {
-		if p, ok := s.(Partial); ok && p.Partial() != "" {
-			fmt.Fprintln(w, sanitized("Warning: "+p.Partial()))
+		if text := partialText(s); text != "" {
+			fmt.Fprintln(w, sanitized("Warning: "+text))
 			return
 		}
 	}
+}
+
+// partialText returns what a source lacks; "" if it lacks nothing, or does not describe that.
+func partialText(source any) string {
+	if p, ok := source.(Partial); ok {
+		return p.Partial()
+	}
+	return ""
 }

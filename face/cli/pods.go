@@ -98,14 +98,20 @@ func (a podAlignment) misaligned() bool { return place.Misaligned(a.units) }
 // alignments has pods in order of namespace and name. Its problems are the nodes whose pods cannot be judged.
 type alignments struct {
 	pods []podAlignment
-	// namespace is "" for all namespaces. vacant is set if no pod at all could be read in it.
-	namespace string
-	vacant    bool
-	problems  []document.Problem
+	// namespace is "" for all namespaces. vacant is set if no pod at all could be read in it, and partial if a part of
+	// the cluster could not be read.
+	namespace       string
+	vacant, partial bool
+	problems        []document.Problem
 }
 
 // alignments returns the pods that the flags and names select, and compares what they hold with what they could hold.
 func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*alignments, error) {
+	for _, ref := range names { // before the cluster is connected: the namespaces that they name are read
+		if _, _, err := a.podName(ref); err != nil {
+			return nil, err
+		}
+	}
 	cluster, namespace, err := a.connect()
 	if err != nil {
 		return nil, err
@@ -149,7 +155,7 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 		return nil, unknownNode(f.node, known)
 	}
 	out := alignmentsOf(nodes, pods)
-	out.namespace, out.vacant = namespace, vacant
+	out.namespace, out.vacant, out.partial = namespace, vacant, partialText(cluster) != ""
 	out.problems = append(out.problems, problems...)
 	out.filter(f)
 	out.findRoom(nodes, pods)
@@ -352,9 +358,11 @@ func (a *alignments) whyEmpty(f podsFlags) string {
 	in := ""
 	if a.namespace != "" {
 		in = " in the namespace " + a.namespace
+	} else if a.partial {
+		in = " that you may read"
 	}
 	switch {
-	case a.vacant && in != "":
+	case a.vacant && a.namespace != "":
 		return "There are no pods" + in + ", or it does not exist."
 	case f.misaligned:
 		return "No pod" + in + " is misaligned."

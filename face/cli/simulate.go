@@ -336,6 +336,11 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *inputs, stderr io.
 	if err != nil {
 		return nil, err
 	}
+	if s.partial = partialText(s.stage); s.partial != "" && (f.pending || len(s.without)+len(s.altered) > 0) {
+		const moved = "pods that you may not list would move or wait, too, and are not placed"
+		fmt.Fprintln(stderr, "Warning: "+moved)
+		s.partial += "; " + moved
+	}
 	return s, s.run(tasks, progressOn(c.Context(), stderr))
 }
 
@@ -406,6 +411,11 @@ func (a *app) stage(c *cobra.Command, f simulateFlags) (s Stage, problems []docu
 			return nil, nil, "", fmt.Errorf("nodes file %s: %w", f.nodes, err)
 		}
 		return s, problems, "exported", nil
+	}
+	if f.pod != "" { // the namespace that it names is read
+		if _, _, err := a.podName(f.pod); err != nil {
+			return nil, nil, "", err
+		}
 	}
 	if s, problems, a.kube.fileNamespace, err = from.Cluster(c.Context(), a.kube); err != nil {
 		return nil, nil, "", fmt.Errorf("read the cluster: %w", err)

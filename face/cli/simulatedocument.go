@@ -35,6 +35,8 @@ type simulationDocument struct {
 	// NotJudged are objects of files whose pods are not judged, and why.
 	NotJudged []string `json:"notJudged,omitempty"`
 	Coarse    []string `json:"coarse"` // nodes that report only amounts, by NUMA node
+	// Partial is as in PodExplanation. Only pods that you may read count as waiting, and move.
+	Partial string `json:"partial,omitempty"`
 }
 
 type leavingDocument struct {
@@ -120,7 +122,7 @@ func (s *simulation) document() simulationDocument {
 			}
 		}),
 		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, coarse(s.stage.Nodes())...),
-		NotJudged: s.notJudged,
+		NotJudged: s.notJudged, Partial: s.partial,
 	}
 }
 

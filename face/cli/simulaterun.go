@@ -29,6 +29,7 @@ type simulation struct {
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
+	partial   string // what of the cluster was not read; see [Partial]
 }
 
 // leaving is a node that is taken away, or that is drained for another configuration. moved is the number of its pods

@@ -111,8 +111,11 @@ func (s *simulation) writeSource(b *bufio.Writer) {
 		fmt.Fprintln(b, ".")
 	}
 	if n := s.stage.Waiting(); n > 0 && !s.pending {
-		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n",
-			choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n)), choose(n, "it", "them"))
+		who := choose(n, "1 pod waits", fmt.Sprintf("%d pods wait", n))
+		if s.partial != "" {
+			who = "Of the pods that you may read, " + choose(n, "1 waits", fmt.Sprintf("%d wait", n))
+		}
+		fmt.Fprintf(b, "%s for a node now, and no room is kept for %s.\n", who, choose(n, "it", "them"))
 	}
 	fmt.Fprintln(b)
 }

@@ -89,6 +89,8 @@ type capacity struct {
 	Nodes  []roomOn `json:"nodes"`
 	// NotKnown are nodes without a usable report.
 	NotKnown []document.Problem `json:"notKnown"`
+	// Partial is as in PodExplanation. The usual shapes come from pods that you may read.
+	Partial string `json:"partial,omitempty"`
 }
 
 // shape is a shape of pods whose slots are counted. A slot is room for one more pod.
@@ -146,7 +148,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		problems = slices.DeleteFunc(problems, func(p document.Problem) bool { return !slices.Contains(names, p.Node) })
 	}
 	out := &capacity{Kind: "NodeCapacity", Nodes: []roomOn{},
-		NotKnown: append([]document.Problem{}, sortedProblems(problems)...)}
+		NotKnown: append([]document.Problem{}, sortedProblems(problems)...), Partial: partialText(stage)}
 	if out.Shapes, err = shapesOf(f.shapes, nodes); err != nil {
 		return nil, err
 	}

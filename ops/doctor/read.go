@@ -48,15 +48,10 @@ func kinds() map[string]string {
 		"NodeAffinity": "nodeaffinities.tenon.sh"}
 }
 
-// Read reads a cluster with the rights of cfg; at is the present time. A resource that these rights do not cover
-// becomes a limit. Without nodes, pods and layouts no answer is possible, so Read returns an error if one of these
-// three cannot be read.
-func Read(ctx context.Context, cfg *rest.Config, at time.Time) (*Snapshot, error) {
-	reader, err := kube.NewReader(cfg)
-	if err != nil {
-		return nil, err
-	}
-	reader.At(at)
+// Read reads a cluster through a reader, and with the rights of cfg what the reader does not read; at is the present
+// time. A resource that these rights do not cover becomes a limit. Without nodes and layouts no answer is possible, so
+// Read returns an error if one of these cannot be read.
+func Read(ctx context.Context, reader *kube.Reader, cfg *rest.Config, at time.Time) (*Snapshot, error) {
 	v, err := reader.ViewAll(ctx)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,13 @@ func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []docu
 	if err != nil {
 		return nil, err
 	}
-	out := &Scene{Stage: s, Budgets: budgets, Limits: append(v.Limits(), limits...),
+	unread := v.Limits()
+	for i := range unread {
+		if unread[i].Resource == "pods" {
+			unread[i].Reason += "; what becomes of these pods is not in the plan"
+		}
+	}
+	out := &Scene{Stage: s, Budgets: budgets, Limits: append(unread, limits...),
 		Layouts: map[string]*v1alpha1.NodeLayout{}, Nodes: map[string]*v1.Node{}}
 	for i := range v.Layouts {
 		out.Layouts[v.Layouts[i].Name] = &v.Layouts[i]
@@ -63,7 +69,7 @@ func SceneOf(v *kube.View, budgets []policyv1.PodDisruptionBudget, limits []docu
 func (s *Scene) Plan(change whatif.Variation) (document.KubeletPlan, error) {
 	out := document.KubeletPlan{Kind: "KubeletPlan", Selector: change.Selector, Unchanged: []string{},
 		Nodes: []document.KubeletPlanNode{}, Moves: []document.PlannedMove{}, Shapes: []document.ShapeSlots{},
-		Limits: slices.Concat([]document.Limit{}, s.Limits, s.unknown(change))}
+		Limits: append(append([]document.Limit{}, s.Limits...), s.unknown(change)...)}
 	after, altered, err := s.Stage.Vary(change)
 	if err != nil {
 		return out, err
