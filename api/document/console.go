@@ -21,6 +21,9 @@ type ClusterOverview struct {
 	// Pods counts the pods that you may read, and Waiting the readable pods without a node.
 	Pods    int `json:"pods"`
 	Waiting int `json:"waiting"`
+	// Namespaces are those whose pods you may read. It is absent if you may read the pods of all, or of none; then
+	// Limits has the pods.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// Limits are the resources that you may not read, or that are not served.
 	Limits []Limit `json:"limits"`
 }

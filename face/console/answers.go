@@ -118,6 +118,9 @@ func (h *Handler) cluster(w http.ResponseWriter, q *request) error {
 				return overviewOf(n, q.who.misaligned(n), labels)
 			}),
 			Pods: state.Pods, Waiting: state.Waiting, Limits: append([]document.Limit{}, state.Limits...)}
+		if state.Seen != nil {
+			doc.Namespaces = state.Seen.Namespaces
+		}
 		data, err := json.Marshal(doc)
 		if err != nil {
 			return fmt.Errorf("encode overview: %w", err)

@@ -133,6 +133,10 @@ export function clusterPage(root) {
 
   const lacks = (resource) => (overview.limits || []).some((l) => l.resource.split(" ")[0] === resource && refused([l]));
 
+  // readable names the namespaces whose pods are shown, where those of others are not.
+  const readable = () => (lacks("pods") ? (overview.namespaces || []).join(", ") : "");
+  const noPods = () => lacks("pods") && !readable();
+
   function state() {
     const out = [limits(overview.limits)].filter(Boolean);
     if (!overview.ready) out.push(note(t.loading));
@@ -146,9 +150,9 @@ export function clusterPage(root) {
     let free = 0, whole = 0;
     for (const n of all.values()) for (const x of n.numas) { free += x.freeCPUs; whole += forPods(x); }
     const item = (value, name) => el("li", {}, el("b", {}, value), " " + name);
-    const pods = lacks("pods") ? () => "–" : (n) => n;
+    const pods = noPods() ? () => "–" : (n) => n, of = (name) => (readable() ? `${name} (${readable()})` : name);
     numbers.hidden = !overview.ready;
-    numbers.replaceChildren(item(all.size, t.nodes), item(pods(overview.pods), t.pods), item(pods(overview.waiting), t.waiting),
+    numbers.replaceChildren(item(all.size, t.nodes), item(pods(overview.pods), of(t.pods)), item(pods(overview.waiting), of(t.waiting)),
       item(`${free} / ${whole}`, t.freeCPUs));
   }
 
@@ -157,7 +161,8 @@ export function clusterPage(root) {
     const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
         .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
-    waiting.replaceChildren(el("h2", {}, `${t.waitingPods} (${rows.total})`), rows.total === 0 ? quiet(lacks("pods") ? t.podsNotShown : t.noWaiting) :
+    waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : rows.total})`].filter(Boolean).join(" ")),
+      rows.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
       table([t.pod, t.why, t.since], rows.pods.slice(0, someWaiting).map((p, i) => [podLink(p), why[i] || p.reason || "", ago(p.created)]), t.waitingPods, true),
       rows.total > someWaiting ? quiet(say("moreObjects", rows.total - someWaiting)) : "");
     back();
@@ -189,7 +194,7 @@ export function clusterPage(root) {
     const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
       el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
     shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error, fitting) : rows.length ?
-      table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(t.noShapes),
+      table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(lacks("pods") ? t.noShapesRead : t.noShapes),
     el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
       el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
     back();

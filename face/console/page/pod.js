@@ -90,7 +90,7 @@ export function podPage(root, namespace, name) {
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
       asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      how(p), lies(p), drawn, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      how(p), lies(p), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 
