@@ -175,7 +175,7 @@ func TestABundleOfOneNamespace(t *testing.T) {
 		s.Forbid(path)
 	}
 	file += "2"
-	if out, errs, code := run("bundle", "-f", file); code != 1 || !strings.Contains(errs, "docs/howto/rights.md") {
+	if out, errs, code := run("bundle", "-f", file); code != 2 || !strings.Contains(errs, "docs/howto/rights.md") {
 		t.Errorf("who may read nothing gets code %d, %s%s", code, out, errs)
 	}
 	if _, err := os.Stat(file); err == nil {
