@@ -104,9 +104,13 @@ func (o *Once) NodesWith(ctx context.Context, selector string) ([]string, error)
 }
 
 // PodsWith returns the UIDs of the pods that a label selector selects in a namespace, or in all if it is empty, in
-// ascending order. None is an error.
+// ascending order. None is an error, and so are pods of a namespace that may not be read.
 func (o *Once) PodsWith(ctx context.Context, namespace, selector string) ([]string, error) {
+	o.reader.Within(namespace)
 	v, err := o.read(ctx, false)
+	if err == nil {
+		err = readable(v.Seen, namespace)
+	}
 	if err != nil {
 		return nil, err
 	}
