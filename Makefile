@@ -115,10 +115,10 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 ##@ A release:
 
 images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS (the first time 20 minutes)
-	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -version "$$VERSION"
+	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -registry "$$REGISTRY" -version "$$VERSION"
 
-chart: ## Write the package of the Helm chart into dist
-	tools/release/run package -version "$$VERSION"
+chart: ## Write the Helm chart and a kustomization into dist, both with the images of REGISTRY
+	tools/release/run package -registry "$$REGISTRY" -version "$$VERSION"
 
 release: ## Write everything that a release's page has into dist (make release VERSION=v0.2.0)
 	tools/release/run release -version "$$VERSION"

@@ -39,6 +39,9 @@ type kustomization struct {
 		Name      string   `json:"name"`
 		Namespace string   `json:"namespace"`
 		Files     []string `json:"files"`
+		Options   struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"options"`
 	} `json:"configMapGenerator"`
 }
 

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -68,6 +69,9 @@ func TestCommandsThatDoNotExistAreRefused(t *testing.T) {
 		"go test ./no/such/package",
 		"go run ./cmd/tenon-lab up --machine x",
 		"go run ./cmd/tenon-lab down",
+		"go run ./try down",
+		"kind create cluster --config no-such-file.yaml",
+		"kind load image-archive dist/images/tenon-agents.tar",
 		"kubectl tenon map --map",
 		"kubectl tenon simulate --machine x",
 		"kubectl tenon draw",
@@ -217,8 +221,10 @@ func (c commands) refuse(w []string) string {
 		return missingFile([]string{"-f", w[len(w)-1]})
 	case "sed":
 		return missingFile([]string{"-f", w[slices.Index(w, "|")-1]})
-	case "export", "git", "cd", "diff", "echo", "gh", "sh", "az", "ctr", "curl", "helm", "rm", "systemctl", "vi":
+	case "export", "git", "cd", "diff", "echo", "gh", "sh", "az", "ctr", "curl", "helm", "rm", "skopeo", "systemctl", "vi":
 		return ""
+	case "kind":
+		return c.refuseKind(w[1:])
 	}
 	return c.refuseProgram(filepath.Base(w[0]), w[1:])
 }
@@ -256,6 +262,9 @@ func (c commands) refuseGo(w []string) string {
 		}
 		if program, ok := strings.CutPrefix(path, "cmd/"); ok && w[0] == "run" {
 			return c.refuseProgram(program, w[i+1:])
+		}
+		if path == "try" && w[0] == "run" {
+			return c.refuseProgram("tenon-lab", w[i+1:])
 		}
 	}
 	return ""
@@ -295,12 +304,29 @@ func (c commands) refuseProgram(name string, args []string) string {
 	return ""
 }
 
+// refuseKind returns why a command of kind names a file that does not exist, or "". The files of dist come from make.
+func (c commands) refuseKind(w []string) string {
+	if i := slices.Index(w, "--config"); i >= 0 && i+1 < len(w) {
+		return missingFile([]string{"-f", w[i+1]})
+	}
+	if len(w) == 3 && w[0] == "load" && w[1] == "image-archive" {
+		program := strings.TrimSuffix(path.Base(w[2]), ".tar")
+		if _, ok := c.programs[program]; !ok || path.Dir(w[2]) != "dist/images" {
+			return "make images does not write " + w[2]
+		}
+	}
+	return ""
+}
+
 // missingFile returns the error about the file of kubectl -f, or the directory of -k, if it does not exist; otherwise
 // "".
 func missingFile(args []string) string {
 	i := slices.IndexFunc(args, func(a string) bool { return a == "-f" || a == "-k" })
 	if i < 0 || i+1 == len(args) || args[i+1] == "-" {
 		return ""
+	}
+	if args[i] == "-k" && args[i+1] == "dist" {
+		return "" // make chart writes it
 	}
 	if _, err := fs.Stat(root, filepath.Clean(args[i+1])); err != nil {
 		return err.Error()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	helm "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/tenon-numa/tenon/tools/release/chart"
+	"github.com/tenon-numa/tenon/tools/release/image"
 )
 
 // generate writes all generated files in deploy: first the files of the chart, and then the manifests for kubectl
@@ -58,13 +60,60 @@ func writeChanged(dir string, files map[string][]byte, stdout io.Writer) error {
 	return nil
 }
 
-// chart returns the chart with the release's version.
+// chart returns the chart with the release's version. Its images are in the release's registry.
 func (o *options) chart() (*helm.Chart, error) {
-	return chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+	c, err := chart.Load(filepath.Join(o.source.Root, "deploy", "chart"), o.source.Version)
+	if err != nil {
+		return nil, err
+	}
+	return c, chart.SetRegistry(c, o.registry)
 }
 
-// pack writes the chart's package.
-func pack(_ context.Context, o *options, stdout io.Writer) error { return writeChart(o, o.out, stdout) }
+// pack writes the chart's package, and the same for kubectl apply -k, into OUT.
+func pack(_ context.Context, o *options, stdout io.Writer) error {
+	if err := writeChart(o, o.out, stdout); err != nil {
+		return err
+	}
+	return writeKustomization(o, stdout)
+}
+
+// kustomizationFile is the name by which kubectl apply -k finds a kustomization.
+const kustomizationFile = "kustomization.yaml"
+
+// writeKustomization writes a kustomization into OUT: the manifests of deploy with the names of the release's images.
+func writeKustomization(o *options, stdout io.Writer) error {
+	deploy, err := relative(o.out, filepath.Join(o.source.Root, "deploy"))
+	if err != nil {
+		return fmt.Errorf("find the manifests from %s: %w", o.out, err)
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# The manifests of deploy with the images of version %s. Made by `make chart`.\n", o.source.Version)
+	fmt.Fprintf(&b, "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%q]\nimages:\n", deploy)
+	for _, p := range image.Programs() {
+		fmt.Fprintf(&b, "- {name: localhost/%[1]s, newName: %[2]s/%[1]s, newTag: %[3]s}\n", p.Name, o.registry, o.source.Version)
+	}
+	path := filepath.Join(o.out, kustomizationFile)
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write the kustomization: %w", err)
+	}
+	fmt.Fprintln(stdout, path)
+	return nil
+}
+
+// relative returns the path of a folder from another one. Links are followed, as kustomize does.
+func relative(from, to string) (string, error) {
+	var err error
+	for _, path := range []*string{&from, &to} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return "", err
+		}
+		if *path, err = filepath.EvalSymlinks(*path); err != nil {
+			return "", err
+		}
+	}
+	path, err := filepath.Rel(from, to)
+	return filepath.ToSlash(path), err
+}
 
 // writeChart writes the chart's package into a folder, in place of packages of other versions.
 func writeChart(o *options, folder string, stdout io.Writer) error {

@@ -47,7 +47,7 @@ func commands() []command {
 		{"images", "build images into OUT/images, and print their digests", images},
 		{"release", "write everything that a release's page has into OUT", release},
 		{"chart", "make the chart's values, its documentation and the manifests in deploy anew", generate},
-		{"package", "write the chart's package into OUT", pack},
+		{"package", "write the chart's package, and a kustomization with the same images, into OUT", pack},
 		{"push", "send the images of OUT/images and the chart's package to REGISTRY", push},
 	}
 }
@@ -212,5 +212,11 @@ func push(ctx context.Context, o *options, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(stdout, sent)
+	fmt.Fprintf(stdout, `
+Install from a computer that reaches this registry:
+
+  helm install tenon oci://%s/charts/%s --version %s \
+    --namespace tenon-system --create-namespace --wait --timeout 10m
+`, o.registry, c.Name(), o.source.Version)
 	return nil
 }

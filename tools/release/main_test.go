@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	helm "helm.sh/helm/v4/pkg/registry"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/tools/release/image"
 	"github.com/tenon-numa/tenon/tools/release/page"
@@ -138,9 +139,13 @@ func TestPush(t *testing.T) {
 	if err := run(t.Context(), []string{"push", "-programs", "all", "-registry", host, "-version", "0.0.0-test", "-out", o.out}, &out); err != nil {
 		t.Fatal(err)
 	}
-	sent := strings.Fields(out.String())
+	list, next, _ := strings.Cut(out.String(), "\n\n")
+	sent := strings.Fields(list)
 	if len(sent) != 5 {
 		t.Fatalf("sent %q, want four images and the chart", sent)
+	}
+	if want := "helm install tenon oci://" + host + "/charts/tenon --version 0.0.0-test "; !strings.Contains(next, want) {
+		t.Errorf("what is printed for the next step has no %q:\n%s", want, next)
 	}
 	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-console@sha256:", "/tenon-scheduler@sha256:",
 		"/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
@@ -159,6 +164,9 @@ func TestPush(t *testing.T) {
 	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
 	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[4], got.Manifest.Digest) {
 		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[4])
+	}
+	if got := c.Values["image"].(map[string]any)["registry"]; got != host {
+		t.Errorf("the chart takes its images from %v, and they are in %s", got, host)
 	}
 }
 
@@ -191,6 +199,48 @@ func TestOneChartIsInTheFolder(t *testing.T) {
 		found, err := filepath.Glob(filepath.Join(dist, "tenon-*.tgz"))
 		if err != nil || len(found) != 1 || filepath.Base(found[0]) != "tenon-"+version+".tgz" {
 			t.Errorf("after version %s the folder has %v (%v), want the package of that version", version, found, err)
+		}
+	}
+}
+
+// TestTheKustomizationNamesThePushedImages: kubectl apply -k of the folder installs what make push has sent.
+func TestTheKustomizationNamesThePushedImages(t *testing.T) {
+	dist := filepath.Join(t.TempDir(), "dist")
+	if err := os.Mkdir(dist, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := run(t.Context(), []string{"package", "-version", "0.0.0-test", "-registry", "localhost:5000/numa", "-out", dist}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dist, kustomizationFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k struct {
+		Resources []string
+		Images    []struct{ Name, NewName, NewTag string }
+	}
+	if err := yaml.Unmarshal(data, &k); err != nil {
+		t.Fatalf("%v in\n%s", err, data)
+	}
+	if len(k.Resources) != 1 || len(k.Images) != 4 {
+		t.Fatalf("the kustomization is\n%s", data)
+	}
+	for _, file := range []string{"agent/daemonset.yaml", "scheduler/deployment.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dist, k.Resources[0], file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		renamed := 0
+		for _, i := range k.Images {
+			renamed += strings.Count(string(text), "image: "+i.Name+":")
+			if i.NewName != strings.Replace(i.Name, "localhost", "localhost:5000/numa", 1) || i.NewTag != "0.0.0-test" {
+				t.Errorf("%s becomes %s:%s", i.Name, i.NewName, i.NewTag)
+			}
+		}
+		if renamed != 1 {
+			t.Errorf("%d images of %s get another name, want 1", renamed, file)
 		}
 	}
 }

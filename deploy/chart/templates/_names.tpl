@@ -20,6 +20,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- if index . 2 -}}
 {{ $name }}@{{ index . 2 }}
 {{- else -}}
+{{- if not $root.Values.image.tag }}{{ include "tenon.imagesExist" $root }}{{ end -}}
 {{ $name }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
 {{- end }}
 {{- end }}
@@ -31,4 +32,19 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
   kind: Group
   name: {{ . | quote }}
 {{- end }}
+{{- end }}
+
+{{/* fails where the chart would name images that nobody can have: Helm would report success, and no pod would start */}}
+{{- define "tenon.imagesExist" -}}
+{{- $version := .Chart.AppVersion -}}
+{{- if eq $version "0.0.0-dev" -}}
+{{- fail "image.tag: no image has the version 0.0.0-dev of a clone's chart: run `make push REGISTRY=...` and install the chart that this writes, dist/tenon-*.tgz, or set image.registry and image.tag to images that you have pushed" -}}
+{{- else if and (hasPrefix "0.0.0-" $version) (eq .Values.image.registry "ghcr.io/tenon-numa") (ne .Values.image.pullPolicy "Never") -}}
+{{- fail (printf "image.registry: no images of the development version %s are published: run `make push REGISTRY=...` and set image.registry to that registry, or import the images into every node and set image.pullPolicy to Never" $version) -}}
+{{- end -}}
+{{- end }}
+
+{{/* annotations of objects that have to be in force before the agents start; Helm and kubectl need none */}}
+{{- define "tenon.first" -}}
+argocd.argoproj.io/sync-wave: "-1"
 {{- end }}

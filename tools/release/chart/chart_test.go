@@ -43,6 +43,15 @@ func objects(t *testing.T, values map[string]any) map[string]*unstructured.Unstr
 		t.Fatal(err)
 	}
 	out := map[string]*unstructured.Unstructured{}
+	for _, o := range decode(t, files) {
+		out[o.GetKind()+" "+o.GetName()] = o
+	}
+	return out
+}
+
+// decode returns the objects of YAML files, in no order.
+func decode(t *testing.T, files map[string]string) (out []*unstructured.Unstructured) {
+	t.Helper()
 	for name, text := range files {
 		for d := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
 			var u unstructured.Unstructured
@@ -53,7 +62,7 @@ func objects(t *testing.T, values map[string]any) map[string]*unstructured.Unstr
 				break
 			}
 			if len(u.Object) > 0 {
-				out[u.GetKind()+" "+u.GetName()] = &u
+				out = append(out, &u)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -16,7 +17,7 @@ import (
 )
 
 // Load reads the chart of a folder. It replaces the versions of the chart and of the application by version, unless
-// that is empty.
+// that is empty. The images are in the registry of values.yaml; see [SetRegistry].
 func Load(dir, version string) (*chart.Chart, error) {
 	c, err := loader.LoadDir(dir)
 	if err != nil {
@@ -27,6 +28,35 @@ func Load(dir, version string) (*chart.Chart, error) {
 	}
 	return c, nil
 }
+
+// valuesFile is the chart's file of default values.
+const valuesFile = "values.yaml"
+
+// registryLine matches the line of values.yaml that has the default of image.registry.
+var registryLine = regexp.MustCompile(`(?m)^  registry: \S+$`)
+
+// SetRegistry makes a registry the chart's default for image.registry, so that the chart of a registry names the images
+// that are there. A registry with a character that YAML may read otherwise is an error.
+func SetRegistry(c *chart.Chart, registry string) error {
+	if !registryName.MatchString(registry) {
+		return fmt.Errorf("registry %q is not of the form HOST[:PORT]/FOLDER", registry)
+	}
+	for _, f := range c.Raw {
+		if f.Name != valuesFile {
+			continue
+		}
+		if n := len(registryLine.FindAll(f.Data, -1)); n != 1 {
+			return fmt.Errorf("set the registry in %s: %d lines have one, want 1", valuesFile, n)
+		}
+		f.Data = registryLine.ReplaceAll(f.Data, []byte("  registry: "+registry))
+		c.Values = map[string]any{}
+		return yaml.Unmarshal(f.Data, &c.Values)
+	}
+	return fmt.Errorf("set the registry: the chart has no %s", valuesFile)
+}
+
+// registryName matches names of registries with folders, which are plain scalars in YAML.
+var registryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
 
 // Render returns the YAML files that the chart's templates make of values for a release named tenon, by their paths
 // below the folder of templates. It omits empty files.

@@ -58,9 +58,9 @@ func BillName(program, platform string) string {
 }
 
 // Store writes the images of a program into out/NAME, an OCI image layout, and as one file, out/NAME.tar, for `ctr
-// images import` and `podman load`. The name of the image is registry/NAME:VERSION. The bills of materials are in the
-// layout, and also files beside it. Store returns the image of each platform, and after them the list of all
-// platforms.
+// images import`, `kind load image-archive` and `podman load`. The name of the image is registry/NAME:VERSION. The
+// bills of materials are in the layout, and also files beside it. The tar file has none, because kind unpacks every
+// entry of its index as an image. Store returns the image of each platform, and after them the list of all platforms.
 func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built, error) {
 	dir := filepath.Join(out, p.Name)
 	if err := os.RemoveAll(dir); err != nil {
@@ -90,10 +90,19 @@ func (s Source) Store(p Program, files []Binary, registry, out string) ([]Built,
 		return nil, fmt.Errorf("digest of %s: %w", p.Name, err)
 	}
 	built = append(built, Built{Name: p.Name, Digest: digest.String()})
-	if err := store(dir, registry+"/"+p.Name+":"+s.Version, s.Version, list, attached); err != nil {
+	at, err := store(dir, registry+"/"+p.Name+":"+s.Version, s.Version, list)
+	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", p.Name, err)
 	}
-	return built, s.pack(dir, dir+".tar")
+	if err := s.pack(dir, dir+".tar"); err != nil {
+		return nil, err
+	}
+	for _, bill := range attached {
+		if err := at.AppendImage(bill); err != nil {
+			return nil, fmt.Errorf("store the bill of materials of %s: %w", p.Name, err)
+		}
+	}
+	return built, nil
 }
 
 // makeImage makes the image of a program for a platform, and its bill of materials, which it also writes into a
@@ -129,23 +138,18 @@ func builtImage(name string, platform v1.Platform, img v1.Image) (Built, error) 
 	return b, nil
 }
 
-// store writes a list of images, with what is attached to each, as an OCI image layout. Both names are annotations:
-// containerd reads the whole name, others the tag.
-func store(dir, name, tag string, list v1.ImageIndex, attached []v1.Image) error {
+// store writes a list of images as an OCI image layout. Both names are annotations: containerd reads the whole name,
+// others the tag.
+func store(dir, name, tag string, list v1.ImageIndex) (layout.Path, error) {
 	at, err := layout.Write(dir, empty.Index)
 	if err != nil {
-		return fmt.Errorf("begin the layout: %w", err)
+		return "", fmt.Errorf("begin the layout: %w", err)
 	}
 	names := map[string]string{"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}
 	if err := at.AppendIndex(list, layout.WithAnnotations(names)); err != nil {
-		return fmt.Errorf("write the images: %w", err)
+		return "", fmt.Errorf("write the images: %w", err)
 	}
-	for _, a := range attached {
-		if err := at.AppendImage(a); err != nil {
-			return fmt.Errorf("write an attachment: %w", err)
-		}
-	}
-	return nil
+	return at, nil
 }
 
 // pack writes a folder as a tar file, in the order of names and with the release's date.

@@ -36,15 +36,19 @@ func TestChart(t *testing.T) {
 	w.control(ctx, t, control.Options{})
 	before := w.settled(ctx, t)
 
+	w.make(ctx, t, "package", "-registry", registry)
 	w.play(ctx, t, installPage, "### With kubectl")
+	w.takesImages(ctx, t)
 	w.play(ctx, t, installPage, "### Remove without Helm")
 	w.remain(ctx, t, before)
 
-	w.must(ctx, t, "helm package "+filepath.Join(w.root, "deploy", "chart")+" --version "+older+" --app-version "+older+
-		" --destination "+filepath.Join(w.dir, "dist"))
+	w.platforms(ctx, t, before)
+	if t.Failed() {
+		return // the cluster is not in the initial state
+	}
 	const upgrade = " tenon dist/tenon-*.tgz --namespace tenon-system --reset-then-reuse-values"
 	w.must(ctx, t, "helm install tenon dist/tenon-*.tgz --namespace tenon-system --create-namespace "+
-		"--set agent.logLevel=1")
+		"--set agent.logLevel=1 --set image.registry="+registry) // the later chart is not of a registry
 	w.runsVersion(ctx, t, older, false)
 	w.next(ctx, t)
 	w.must(ctx, t, "helm upgrade"+upgrade)

@@ -19,7 +19,7 @@ const newer = "0.0.0-two"
 func upgrade(ctx context.Context, t *testing.T, w *world) {
 	// All programs of this cluster share one emulated CPU, and during an upgrade there is one scheduler more.
 	w.must(ctx, t, "helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --set scheduler.replicas=1 "+
-		"--wait --timeout 10m")
+		"--set image.pullPolicy=Never --wait --timeout 10m")
 	w.next(ctx, t)
 	for _, name := range []string{"tenon-agent", "tenon-scheduler"} {
 		image := "ghcr.io/tenon-numa/" + name + ":"

@@ -106,15 +106,24 @@ func cleanup(t *testing.T, stop func() error) {
 // release makes the images for the node's platform, and the chart, like "make images chart".
 func (w *world) release(ctx context.Context, t *testing.T) {
 	t.Helper()
-	run := filepath.Join(w.root, "tools", "release", "run")
-	for _, args := range [][]string{{"images", "-platforms", "linux/amd64"}, {"package"}} {
-		cmd := exec.CommandContext(ctx, run, append(args, "-version", older, "-out", filepath.Join(w.dir, "dist"))...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), out)
+	w.make(ctx, t, "images", "-platforms", "linux/amd64")
+	w.make(ctx, t, "package")
+}
+
+// make makes a part of the older release, in dist.
+func (w *world) make(ctx context.Context, t *testing.T, args ...string) {
+	t.Helper()
+	dist := filepath.Join(w.dir, "dist")
+	if err := os.MkdirAll(dist, 0o755); err != nil {
+		t.Fatal(err)
 	}
+	cmd := exec.CommandContext(ctx, filepath.Join(w.root, "tools", "release", "run"),
+		append(args, "-version", older, "-out", dist)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), out)
 }
 
 // control starts etcd, the API server and the controllers.
