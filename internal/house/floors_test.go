@@ -211,6 +211,8 @@ var floors = []floor{
 	{"internal/golden", nil, nil, words(`github.com/google/go-cmp`)},
 	{"internal/house", nil, nil, nil},
 	{"internal/house/measure", nil, words(`internal/house`), nil},
+	// Whoever tries Tenon waits for nothing but the standard library before there is progress to see.
+	{"try", nil, nil, nil},
 	{"test", nil, words(`test/debian`), nil},
 	{
 		"test/bench/...",

@@ -1,0 +1,4 @@
+// Command hello is a small program for the test of try.
+package main
+
+func main() { println("hello") }
