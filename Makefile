@@ -43,7 +43,7 @@ help: ## List the targets, by what they are for
 	@sed -n 's/^##@ \(.*\)/\n\1/p; s/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p; s/^## /  \t/p' Makefile | expand -t 12
 
 demo: ## Show in a minute what Tenon is for, beside the default scheduler
-	go run ./cmd/tenon-lab demo
+	go run ./try
 
 build: ## Build all programs into bin, or tenon-scheduler of RELEASE, for older API servers,
 ## into dist (make build RELEASE=1.35)

@@ -68,7 +68,11 @@ func run(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = build{dir: root, pattern: "./cmd/tenon-lab", file: program, show: newDisplay(os.Stderr)}.run(ctx)
+	interrupted := ctx.Err() != nil
 	stop()
+	if interrupted {
+		return errors.New("interrupted; what is compiled stays in Go's cache, and the next run goes on from there")
+	}
 	if err != nil {
 		return err
 	}

@@ -70,6 +70,11 @@ func (w *world) platforms(ctx context.Context, t *testing.T, before map[string]b
 	w.constrained(ctx, t)
 
 	w.must(ctx, t, "helm uninstall tenon --namespace tenon-system --wait --timeout 10m")
+	w.must(ctx, t, "kubectl apply -k dist")
+	w.play(ctx, t, installPage, "### From kubectl to an older Helm")
+	w.must(ctx, t, "helm install tenon dist/tenon-*.tgz --namespace tenon-system --force-conflicts")
+	w.takesImages(ctx, t)
+	w.must(ctx, t, "helm uninstall tenon --namespace tenon-system --wait --timeout 10m")
 	w.must(ctx, t, "kubectl delete -k deploy --ignore-not-found && kubectl delete --ignore-not-found "+
 		"-f deploy/crd/topology.node.k8s.io_noderesourcetopologies.yaml -f "+foreign)
 	w.remain(ctx, t, before)
