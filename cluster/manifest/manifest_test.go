@@ -224,6 +224,11 @@ func TestErrorsNameDocumentObjectAndField(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(workload("Deployment", "apps/v1", "  replicas: 3\n"))
 	f.Add(workload("Job", "batch/v1", "  completions: 3\n"))
+	f.Add(torch("ClusterTrainingRuntime", "{mpi: {runLauncherAsNode: true}}", node) + "---\n" + trainJob("{runtimeRef: "+
+		"{name: numa}, trainer: {numNodes: 2, image: x, resourcesPerNode: {limits: {cpu: 2}}}, runtimePatches: [{manager: "+
+		"m, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: "+
+		"{nodeSelector: {a: b}}}}}}]}}}}]}"))
+	f.Add(custom("slinky.slurm.net/v1beta1", "NodeSet", "{slurmd: {image: i}, logfile: {image: i}, template: {spec: {}}}"))
 	f.Add(
 		`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -1,16 +1,12 @@
 package manifest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // This file makes the pods of Kubeflow Trainer's TrainJobs (github.com/kubeflow/trainer, pkg/apis/trainer/v1alpha1). A
@@ -24,6 +20,7 @@ type trainObject struct {
 	what string // for errors, such as "document 2: TrainJob llm"
 	gvk  schema.GroupVersionKind
 	root object
+	size int // bytes of its text
 	at   int // how many templates are before it in the file
 }
 
@@ -46,7 +43,7 @@ func (r *reader) keepTrainer(what string, gvk schema.GroupVersionKind, text []by
 		return true, fmt.Errorf("%s: %w", what, err)
 	}
 	root, _ := value.(object) // ReadHeader has read an object
-	r.trainer = append(r.trainer, trainObject{what, gvk, root, len(r.file.Templates)})
+	r.trainer = append(r.trainer, trainObject{what, gvk, root, len(text), len(r.file.Templates)})
 	return true, nil
 }
 
@@ -55,28 +52,26 @@ func (r *reader) trainJobs() error {
 	runtimes, named := map[string]trainObject{}, map[string]bool{}
 	for _, o := range r.trainer {
 		if runtimeKind(o.gvk.Kind) {
-			runtimes[runtimeKey(o.gvk.Kind, objectMeta(o.root).Namespace, objectMeta(o.root).Name)] = o
-			continue
+			runtimes[o.key()] = o
+		} else {
+			named[jobsRuntime(o.root)] = true
 		}
-		named[jobsRuntime(o.root)] = true
+	}
+	if err := boundCopies(r.trainer, runtimes); err != nil {
+		return err
 	}
 	added := 0
 	for _, o := range r.trainer {
-		job, with := o.root, o
-		if runtimeKind(o.gvk.Kind) {
-			if named[runtimeKey(o.gvk.Kind, objectMeta(o.root).Namespace, objectMeta(o.root).Name)] {
-				continue
-			}
-			job = object{}
-		} else if found, ok := runtimes[jobsRuntime(o.root)]; ok {
-			with = found
-		} else {
-			r.unjudgedTrainer(o, fmt.Sprintf("its pods come from %s, which is not in the file; add it",
-				clip(jobsRuntime(o.root))))
+		var job object // nil for a runtime
+		with := o
+		if !runtimeKind(o.gvk.Kind) {
+			job, with = o.root, runtimes[jobsRuntime(o.root)]
+		} else if named[o.key()] {
 			continue
 		}
 		if why := notReadOfTrainer(with.root, job); why != "" {
-			r.unjudgedTrainer(o, why)
+			at := clip(o.gvk.GroupVersion().String())
+			r.file.Unjudged = append(r.file.Unjudged, fmt.Sprintf("%s (%s): %s", o.what, at, why))
 			continue
 		}
 		all, err := r.trained(o, with.root, job)
@@ -89,8 +84,22 @@ func (r *reader) trainJobs() error {
 	return nil
 }
 
-func (r *reader) unjudgedTrainer(o trainObject, why string) {
-	r.file.Unjudged = append(r.file.Unjudged, fmt.Sprintf("%s (%s): %s", o.what, clip(o.gvk.GroupVersion().String()), why))
+// boundCopies refuses TrainJobs whose runtimes together are larger than a file may be: each job takes a copy of its
+// runtime.
+func boundCopies(all []trainObject, runtimes map[string]trainObject) error {
+	copied := 0
+	for _, o := range all {
+		if copied += runtimes[jobsRuntime(o.root)].size; copied > MaxBytes {
+			return fmt.Errorf("%s: the runtimes of all TrainJobs together are larger than %d bytes", o.what, MaxBytes)
+		}
+	}
+	return nil
+}
+
+// key returns the name by which TrainJobs find a runtime.
+func (o trainObject) key() string {
+	meta := objectMeta(o.root)
+	return runtimeKey(o.gvk.Kind, meta.Namespace, meta.Name)
 }
 
 // runtimeKey names a runtime. A ClusterTrainingRuntime has no namespace.
@@ -104,16 +113,21 @@ func runtimeKey(kind, namespace, name string) string {
 // jobsRuntime returns the key of the runtime that a TrainJob names. The kind is by default ClusterTrainingRuntime.
 func jobsRuntime(job object) string {
 	ref := child(job, "spec", "runtimeRef")
-	kind, name := "ClusterTrainingRuntime", fmt.Sprint(ref["name"])
+	kind := "ClusterTrainingRuntime"
+	name, _ := ref["name"].(string)
 	if k, ok := ref["kind"].(string); ok && k != "" {
 		kind = k
 	}
 	return runtimeKey(kind, objectMeta(job).Namespace, name)
 }
 
-// notReadOfTrainer returns why the pods of a job with a runtime are not judged, or "".
+// notReadOfTrainer returns why the pods of a job with a runtime are not judged, or "". The runtime is nil if the file
+// does not have it.
 func notReadOfTrainer(runtime, job object) string {
 	spec := child(job, "spec")
+	if runtime == nil {
+		return "its pods come from " + clip(jobsRuntime(job)) + ", which is not in the file; add it"
+	}
 	for _, old := range []string{"podTemplateOverrides", "podSpecOverrides"} {
 		if spec[old] != nil {
 			return "its spec." + old + " belongs to an older release of Trainer and is not read"
@@ -133,8 +147,7 @@ func child(o object, path ...string) object {
 	return o
 }
 
-// trained returns the templates of a job with its runtime; an empty job changes nothing. o is the object of the file
-// that the templates belong to.
+// trained returns the templates of a job with its runtime; a nil job changes nothing. The templates belong to o.
 func (r *reader) trained(o trainObject, runtime, job object) (all []Template, err error) {
 	const path = "spec.template.spec.replicatedJobs.*.template.spec.template"
 	for _, f := range find(runtime, path) {
@@ -144,9 +157,7 @@ func (r *reader) trained(o trainObject, runtime, job object) (all []Template, er
 		if err != nil {
 			return nil, err
 		}
-		if f.value, err = patched(job, f); err != nil {
-			return nil, err
-		}
+		f.value = patched(job, f)
 		if takesResources(runtime, replicated) {
 			f.value = override(f.value, child(job, "spec", "trainer"))
 		}
@@ -249,42 +260,72 @@ func override(template, trainer object) object {
 }
 
 // patched returns a pod template of a runtime with the patches of a TrainJob for its replicated job.
-func patched(job object, f found) (object, error) {
+func patched(job object, f found) object {
 	const path = "template.spec.replicatedJobs.*.template.spec.template"
-	patches, _ := child(job, "spec")["runtimePatches"].([]any)
 	value := f.value
-	for i, p := range patches {
+	patches, _ := child(job, "spec")["runtimePatches"].([]any)
+	for _, p := range patches {
 		patch, _ := p.(object)
 		for _, of := range find(child(patch, "trainingRuntimeSpec"), path) {
-			if of.above[len(of.above)-3]["name"] != f.above[len(f.above)-3]["name"] {
-				continue
+			name, ok := of.above[len(of.above)-3]["name"].(string)
+			if ok && name == f.above[len(f.above)-3]["name"] {
+				value = patchedBy(value, of.value)
 			}
-			next, err := merged(value, of.value)
-			if err != nil {
-				return nil, fmt.Errorf("spec.runtimePatches[%d]: %w", i, err)
-			}
-			value = next
 		}
 	}
-	return value, nil
+	return value
 }
 
-// merged applies a strategic merge patch to a pod template.
-func merged(template, patch object) (object, error) {
-	before, err := json.Marshal(template)
-	if err != nil {
-		return nil, err
+// patchedBy returns a pod template with a patch, as far as the patch decides where the pods fit. Patches cannot change
+// resources or the scheduler's name. Maps are merged, lists of named elements by name, and tolerations are replaced.
+func patchedBy(template, patch object) object {
+	out, meta, spec := maps.Clone(template), mergedMap(template, patch, "metadata"), mergedMap(template, patch, "spec")
+	for _, field := range []string{"labels", "annotations"} {
+		meta[field] = mergedMap(child(template, "metadata"), child(patch, "metadata"), field)
 	}
-	change, err := json.Marshal(patch)
-	if err != nil {
-		return nil, err
+	was, change := child(template, "spec"), child(patch, "spec")
+	for _, field := range []string{"containers", "initContainers"} {
+		delete(spec, field)
+		if list, ok := was[field]; ok {
+			spec[field] = list
+		}
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, change, v1.PodTemplateSpec{})
-	if err != nil {
-		return nil, err
+	for _, field := range []string{"nodeSelector", "affinity"} {
+		if change[field] != nil {
+			spec[field] = mergedMap(was, change, field)
+		}
 	}
-	d := json.NewDecoder(bytes.NewReader(after))
-	d.UseNumber()
+	for _, field := range []string{"volumes", "schedulingGates"} {
+		if change[field] != nil {
+			spec[field] = mergedByName(was[field], change[field])
+		}
+	}
+	out["metadata"], out["spec"] = meta, spec
+	return out
+}
+
+// mergedMap returns a field of an object, with the same field of another object merged into it.
+func mergedMap(o, over object, field string) object {
 	out := object{}
-	return out, d.Decode(&out)
+	maps.Copy(out, child(o, field))
+	maps.Copy(out, child(over, field))
+	return out
+}
+
+// mergedByName returns a list without the elements whose name is in the other list, followed by the other list.
+func mergedByName(list, over any) []any {
+	old, _ := list.([]any)
+	more, _ := over.([]any)
+	named := map[any]bool{}
+	for _, x := range more {
+		o, _ := x.(object)
+		name, _ := o["name"].(string)
+		named[name] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(old), func(x any) bool {
+		o, _ := x.(object)
+		name, _ := o["name"].(string)
+		return named[name]
+	})
+	return append(kept, more...)
 }

@@ -101,3 +101,14 @@ func TestFaultsOfTrainJobsNameTheField(t *testing.T) {
 		}
 	}
 }
+
+// Many small TrainJobs with one large runtime are refused before their pods fill the memory.
+func TestCopiesOfRuntimesAreBounded(t *testing.T) {
+	large := strings.Replace(node, "image: i", "image: i, args: ["+strings.Repeat("x", 1<<20)+"]", 1)
+	text := torch("ClusterTrainingRuntime", "{torch: {}}", large) +
+		strings.Repeat("---\n"+trainJob("{runtimeRef: {name: numa}}"), MaxBytes>>20)
+	_, err := Read([]byte(text))
+	if err == nil || !strings.Contains(err.Error(), "the runtimes of all TrainJobs together are larger than") {
+		t.Errorf("error %.200v", err)
+	}
+}
