@@ -219,7 +219,7 @@ func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
 	p := livetest.Pod("ml", "p", "")
 	p.Spec.SchedulerName = "other"
 	s.Object(livetest.PodsOf("ml")+"/p", p)
-	const unseen = "No scheduler named"
+	const unseen = "no scheduler named"
 	if out, errs, code := run("explain", "pod", "p"); code != 0 || strings.Contains(out, unseen) {
 		t.Errorf("leases may not be read: code %d, %s%s", code, out, errs)
 	}

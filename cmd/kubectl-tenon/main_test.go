@@ -278,9 +278,10 @@ func explainRunning(ctx context.Context, t *testing.T, c *lab.Cluster) {
 func explainPending(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	text := ok(ctx, t, c, "explain", "pod", "default/wait")
 	flat := words(text)
-	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node", "fits on none of 2 nodes",
+	for _, w := range []string{"Pod default/wait (Guaranteed) waits for a node",
+		`Never here: container "c" wants 15 cpu on one NUMA node; the largest has 14 (node `,
 		"Scheduler default-scheduler has found no node for it since", "Never (TopologyAffinityError) on ",
-		`0/2 nodes are available: 2 never on this machine: container "c" wants 15 cpu on one NUMA node; the largest has 14`,
+		`0/2 nodes are available: Never here: container "c" wants 15 cpu`, `By node: 2 never on this machine: container "c" wants 15 cpu on one NUMA node; the largest has 14`,
 		"Remedy: ask for at most 14 cpu, or use a node whose policy allows more NUMA nodes"} {
 		if !strings.Contains(flat, w) {
 			t.Errorf("explain does not say %q:\n%s", w, text)

@@ -109,7 +109,9 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 				return fmt.Errorf("workload file %s: %s %s/%s: the API server refuses it: %s", file.name, w.Kind, w.Namespace,
 					w.Name, w.Refused)
 			}
-			out = append(out, checkOn(stage.Nodes(), w))
+			x := checkOn(stage.Nodes(), w)
+			x.partial = partialText(stage)
+			out = append(out, x)
 		}
 	}
 	if len(out) == 0 {
@@ -138,6 +140,7 @@ type checked struct {
 	workload *whatif.Workload
 	whatif.Lasting
 	warnings []string
+	partial  string // what of the cluster was not read; see [Partial]
 }
 
 func (c checked) passes() bool { return len(c.Ever) > 0 }

@@ -20,7 +20,8 @@ func judgedNode(name string, n *state.Node, j whatif.Judgement) summary.Node {
 
 // summary returns the one sentence about the pod of an explanation.
 func (e *explanation) summary() summary.Summary {
-	f := summary.Facts{Namespace: e.pod.ID.Namespace, Unjudged: e.pod.Unjudged, NotJudged: e.notJudged()}
+	f := summary.Facts{Namespace: e.pod.ID.Namespace, Unjudged: unjudged(e.pod.Unjudged, e.partial),
+		NotJudged: e.notJudged()}
 	for _, v := range e.verdicts {
 		f.Nodes = append(f.Nodes, judgedNode(v.name, v.node, v.judged))
 	}
@@ -41,6 +42,15 @@ func (e *explanation) summary() summary.Summary {
 		return at.Fitting(e.want(), r)
 	}
 	return summary.Of(&f)
+}
+
+// unjudged returns requirements that are not judged. partial is what of the cluster was not read: then the pods that are
+// not known may hold what seems to be free.
+func unjudged(requirements []string, partial string) []string {
+	if partial == "" {
+		return requirements
+	}
+	return append([]string{"what may not be read"}, requirements...)
 }
 
 // notJudged counts the nodes without a verdict, except the one to which the pod is bound.
@@ -77,7 +87,7 @@ func lacksAmounts(j whatif.Judgement, barred []place.Reason) bool {
 // summary returns the one sentence about a pod of the checked workload.
 func (c checked) summary(nodes []whatif.Node) summary.Summary {
 	w := c.workload
-	f := summary.Facts{Namespace: w.Namespace, Unjudged: w.Unjudged}
+	f := summary.Facts{Namespace: w.Namespace, Unjudged: unjudged(w.Unjudged, c.partial)}
 	var at []int // positions of the nodes in f
 	for i, j := range c.Judged {
 		if j.Blind && j.Fits() {

@@ -169,8 +169,9 @@ func (w *world) failures(ctx context.Context, t *testing.T) {
 func crowdedOut(batch int, pods []*v1.Pod) (n int) {
 	for _, p := range pods {
 		for _, c := range p.Status.Conditions {
-			if c.Type == v1.PodScheduled && p.Spec.NodeName == "" && strings.Contains(c.Message,
-				fmt.Sprintf("it fits when one of these pods ends: b%d-", batch)) {
+			if c.Type == v1.PodScheduled && p.Spec.NodeName == "" &&
+				(strings.Contains(c.Message, fmt.Sprintf("it fits there when one of these pods ends: b%d-", batch)) ||
+					strings.Contains(c.Message, fmt.Sprintf("it fits there when pod b%d-", batch))) {
 				n++
 			}
 		}

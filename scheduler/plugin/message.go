@@ -47,32 +47,37 @@ func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
 			counts[reason] += absent
 		}
 	}
-	s, err := p.summary(pod, d.NodeToStatus)
-	if err != nil {
+	s := summary.Summary{}
+	f, err := p.facts(pod, d.NodeToStatus)
+	switch {
+	case err != nil:
 		p.logger.Error(err, "An event has no summary", "pod", klog.KObj(pod))
+	case f != nil:
+		s = f.sentence()
+		for _, x := range f.hidden {
+			counts[p.text(f.s.pod, x.reason)] += x.count
+		}
 	}
 	d.PreFilterMsg = report.NoNode(s, counts)
 }
 
-// summary returns the one sentence about a pod that no node has taken. all has the results of the nodes.
-func (p *Plugin) summary(pod *v1.Pod, all *framework.NodeToStatus) (summary.Summary, error) {
-	if p.handle == nil {
-		return summary.Summary{}, nil
-	}
+// facts returns what the nodes answer to a pod that none of them has taken. all has the results of the nodes. facts
+// returns nil if the pod cannot be read.
+func (p *Plugin) facts(pod *v1.Pod, all *framework.NodeToStatus) (*facts, error) {
 	infos, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return summary.Summary{}, fmt.Errorf("list nodes: %w", err)
+		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	f, ok := p.newFacts(pod)
 	if !ok {
-		return summary.Summary{}, nil
+		return nil, nil
 	}
 	for _, info := range infos {
 		if info.Node() != nil {
 			f.judge(info, all.Get(info.Node().Name))
 		}
 	}
-	return f.sentence(), nil
+	return f, nil
 }
 
 // facts gathers what the nodes answer to the pod of an attempt.
@@ -89,12 +94,35 @@ type facts struct {
 	infos []fwk.NodeInfo // by position of out.Nodes
 	// short are the positions of nodes that lack only amounts: the first ones by name, as many as are searched.
 	short []int
+	// hidden are permanent reasons of nodes that NodeResourcesFit has refused before this plugin was asked. The list of
+	// the message has them, too.
+	hidden map[string]*hiddenReason
+}
+
+// hiddenReason is a reason of several nodes, with the highest of their amounts.
+type hiddenReason struct {
+	reason place.Reason
+	count  int
+}
+
+// hide counts the permanent reasons of a node.
+func (f *facts) hide(reasons []place.Reason) {
+	for _, r := range reasons {
+		key := whatif.Alike("", []place.Reason{r})
+		if x := f.hidden[key]; x == nil {
+			f.hidden[key] = &hiddenReason{r, 1}
+		} else {
+			x.reason.Have, x.count = max(x.reason.Have, r.Have), x.count+1
+		}
+	}
 }
 
 // newFacts begins with a pod; ok is false if it cannot be read.
 func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
-	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, affinity: kube.RequiredAffinity(pod),
-		plain: pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0, out: summary.Facts{Namespace: pod.Namespace}}
+	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, hidden: map[string]*hiddenReason{},
+		affinity: kube.RequiredAffinity(pod),
+		plain:    pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0,
+		out:      summary.Facts{Namespace: pod.Namespace}}
 	if c := p.last.Load(); c != nil && c.state.uid == string(pod.UID) {
 		f.s = c.state
 	} else {
@@ -156,6 +184,9 @@ func (f *facts) lasting(info fwk.NodeInfo, n *state.Node, status *fwk.Status) (o
 		f.never[empty] = never
 	case status.Plugin() != f.p.name && (len(out) == 0 || out[0].When() == place.Later):
 		return nil, false
+	}
+	if status.Plugin() == amountsName {
+		f.hide(never)
 	}
 	return whatif.Join(out, never), true
 }

@@ -128,7 +128,7 @@ func placed(t *testing.T, c cluster, name string) string {
 
 func podPage(t *testing.T, b browser, c cluster) {
 	goTo(b, "#/pods/default/too-large", "default/too-large")
-	b.says(".bad", "does not fit")
+	b.says("#sentence", "Never here: ")
 	b.says("h2", "Decisions")
 	b.says("td", "no node found")
 	b.looks("pod-waiting")
@@ -148,7 +148,7 @@ func misnamed(t *testing.T, b browser, c cluster) {
 		t.Fatal(err)
 	}
 	goTo(b, "#/pods/default/misnamed", "default/misnamed")
-	b.says(".note", "No scheduler named tenon-sheduler has been seen")
+	b.says("#sentence", `Wrong name: no scheduler named "tenon-sheduler" has been seen`)
 	b.looks("pod-misnamed")
 	now := int64(0)
 	if err := pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {

@@ -2,7 +2,7 @@
 import { ago, bytes, choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table } from "./dom.js";
 import { get } from "./api.js";
 import { describe, drawing, flagsOf, forPods, fragmentation, notable, share } from "./map.js";
-import { say, texts as t } from "./texts.js";
+import { phrase, say, texts as t } from "./texts.js";
 
 const inList = 100, someWaiting = 10;
 const usualLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "node.kubernetes.io/instance-type",
@@ -160,7 +160,7 @@ export function clusterPage(root) {
     const rows = await get("/pods?waiting=true&limit=50"), back = focused(waiting);
     const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
       get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
-        .then((h) => h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
+        .then((h) => phrase(h.decisions[0]?.summary || "") || h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
     waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : rows.total})`].filter(Boolean).join(" ")),
       rows.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
       table([t.pod, t.why, t.since], rows.pods.slice(0, someWaiting).map((p, i) => [podLink(p), why[i] || p.reason || "", ago(p.created)]), t.waitingPods, true),

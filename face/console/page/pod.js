@@ -3,10 +3,11 @@ import { bytes, choices, devicesText, el, field, memoryText, nodeLink, note, pod
 import { get } from "./api.js";
 import { machineView } from "./machine.js";
 import { beforeAfter } from "./compare.js";
-import { say, texts as t, word } from "./texts.js";
+import { phrase, say, texts as t, word } from "./texts.js";
 
-// most is how many nodes are listed, of those where a pod fits and of the others.
-const most = 100;
+// most is how many nodes are listed where a pod fits, and how many groups of other nodes; some is how many nodes of a
+// group are named.
+const most = 50, some = 5;
 
 export function podPage(root, namespace, name) {
   const drawn = el("section", { id: "machine" });
@@ -49,38 +50,47 @@ export function podPage(root, namespace, name) {
       missing.length ? el("div", {}, say("wayMissing", missing.join(", "))) : null];
   }
 
-  function verdict(v, ways) {
-    const state = el("span", { class: v.fits ? "good" : "bad" }, v.fits ? t.fits : t.not);
-    const why = v.fits ? [`${t.numa} ${v.numas || "–"}`, v.cost !== undefined ? el("div", { class: "quiet" }, say("cost", v.cost)) : null] :
-      (v.reasons || []).map((r) => el("div", {}, r.text)).concat(v.why && !v.reasons?.length ? v.why : []);
-    return [nodeLink(v.node), state, why, (v.reasons || []).map((r) => el("div", {}, r.remedy || "")), ...(ways ? [goes(v.way)] : [])];
+  function fitting(v) {
+    return [nodeLink(v.node), [`${t.numa} ${v.numas || "–"}`, v.cost !== undefined ? el("div", { class: "quiet" }, say("cost", v.cost)) : null]];
+  }
+
+  // refusing is a row for nodes that refuse the pod for the same reasons; nodes that can be freed come first in it.
+  function refusing(g, ways, some) {
+    const more = g.nodes.length - some;
+    const names = g.nodes.slice(0, some).map((n, i) => [i ? ", " : "", nodeLink(n)]);
+    return [[names, more > 0 ? " " + say("moreNodes", more) : ""],
+      (g.reasons || []).map((r) => el("div", {}, phrase(r.text))), [...new Set((g.reasons || []).map((r) => phrase(r.remedy || "")))]
+        .map((r) => el("div", {}, r)), ...(ways.size ? [goes(ways.get(g.nodes[0]))] : [])];
   }
 
   function where(p) {
-    const fit = p.verdicts.filter((v) => v.fits), others = p.verdicts.filter((v) => !v.fits);
-    const left = Math.max(0, fit.length - most) + Math.max(0, others.length - most);
-    const ways = p.verdicts.some((v) => v.way), heads = [t.node, t.result, t.why, t.remedy, ...(ways ? [t.way] : [])];
+    const fit = p.verdicts.filter((v) => v.fits), groups = p.groups || [];
+    const ways = new Map(p.verdicts.filter((v) => v.way).map((v) => [v.node, v.way]));
+    const heads = [t.node, t.why, t.remedy, ...(ways.size ? [t.way] : [])];
+    const left = Math.max(0, fit.length - most), rest = groups.length - most;
     return [el("h2", {}, t.where), quiet(p.verdicts.length ? say("whereCount", fit.length, p.verdicts.length) : t.noVerdicts),
-      p.verdicts.length ? table(heads, [...fit.slice(0, most), ...others.slice(0, most)].map((v) => verdict(v, ways)), t.where, true) : null,
-      left ? quiet(say("moreNodes", left)) : null, (p.notJudged || []).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
+      fit.length ? table([t.node, t.result], fit.slice(0, most).map(fitting), t.where, true) : null,
+      left ? quiet(say("moreNodes", left)) : null,
+      groups.length ? [el("h2", {}, t.whereNot), table(heads, groups.slice(0, most).map((g) => refusing(g, ways, some)), t.whereNot, true)] : null,
+      rest > 0 ? quiet(say("moreGroups", rest)) : null,
+      (p.notJudged || []).slice(0, most).map((x) => note(`${t.notJudged}: ${x.node}: ${x.reason}`))];
   }
 
   function decided(h) {
+    const said = new Set(), first = (m) => (said.has(m) ? "″" : (said.add(m), m)); // a text that repeats is shown once
     const rows = h.decisions.map((d) => [when(d.time), el("span", { class: d.warning ? "bad" : "" }, word(d.outcome)),
-      d.by, [d.message, d.count > 1 ? el("div", { class: "quiet" }, say("times", d.count)) : null]]);
+      d.by, [first(d.message), d.count > 1 ? el("div", { class: "quiet" }, say("times", d.count)) : null]]);
     return [el("h2", {}, t.decisions), h.problem ? note(h.problem) : null,
       rows.length ? table([t.time, t.decision, t.by, t.message], rows, t.decisions, true) : quiet(t.noDecisions)];
   }
 
-  // how says how far the scheduling of a pod without a node has come, before where it fits: a pod whose scheduler nobody
-  // runs is placed nowhere.
-  function how(p) {
-    const s = p.scheduling;
-    if (!s || p.node) return [];
-    const text = { unseen: say("schedulerUnseen", s.scheduler, (s.seen || []).join(", ") || "–"), untried: say("schedulerUntried", s.scheduler),
-      gated: say("schedulerGated", (s.gates || []).join(", ")), chosen: say("schedulerChosen", s.scheduler, s.node || "–") }[s.state];
-    const all = [text, s.message].filter(Boolean);
-    return all.length ? [el("h2", {}, t.why), ...all.map((x) => note(x))] : [];
+  // sentence is the one sentence about a pod that waits, as the scheduler's event and the commands have it.
+  function sentence(p) {
+    const s = p.summary;
+    if (!s) return [];
+    const bad = ["never", "wrong-name", "changed"].includes(s.kind);
+    return [el("div", { class: "note" + (bad ? " fault" : ""), role: "note", id: "sentence" }, el("strong", {}, phrase(s.text)),
+      s.remedy ? el("div", {}, t.remedy + ": " + phrase(s.remedy)) : null)];
   }
 
   async function read() {
@@ -89,8 +99,8 @@ export function podPage(root, namespace, name) {
     const asks = requests(p.containers).filter(([, what]) => what);
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
-      asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      how(p), lies(p), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      sentence(p), asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
+      lies(p), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 

@@ -2,7 +2,7 @@
 import { choices, devicesText, el, field, limits, memoryText, nodeLink, note, problem, quiet, refused, requests, table } from "./dom.js";
 import { get, send } from "./api.js";
 import { beforeAfter } from "./compare.js";
-import { say, texts as t } from "./texts.js";
+import { phrase, say, texts as t } from "./texts.js";
 
 const few = 3;
 const policies = ["none", "best-effort", "restricted", "single-numa-node"];
@@ -64,8 +64,8 @@ export function whatIfPage(root) {
   }
 
   const refusals = (all) => (all || []).map((r) => [el("div", {}, r.nodes.slice(0, 5).map((n, i) => [i ? ", " : "", nodeLink(n)]),
-    r.nodes.length > 5 ? " " + say("moreNodes", r.nodes.length - 5) : ""), r.bar || r.reasons.map((x) => el("div", {}, x.text)),
-  r.reasons.map((x) => el("div", {}, x.remedy || ""))]);
+    r.nodes.length > 5 ? " " + say("moreNodes", r.nodes.length - 5) : ""), r.reasons.map((x) => el("div", {}, phrase(x.text))),
+  r.reasons.map((x) => el("div", {}, phrase(x.remedy || "")))]);
 
   function workload(w) {
     const asks = requests(w.containers).map(([name, what]) => `${name}: ${what}`).join("; ");
@@ -121,7 +121,7 @@ export function whatIfPage(root) {
     const list = (names) => (names.length ? names.map((n, i) => [i ? ", " : "", nodeLink(n)]) : t.none);
     return [...c.workloads.flatMap((w) => [el("h3", {}, `${w.kind} ${w.namespace}/${w.name}: `,
       el("span", { class: w.passes ? "good" : "bad" }, w.passes ? t.passes : t.never)),
-    el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
+    w.summary ? el("p", {}, phrase(w.summary.text)) : null, el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
     (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refusals(w.refusals), t.why, true) : null]),
     (c.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
     (c.noPods || []).length ? quiet(t.noPodsIn + ": " + c.noPods.join(", ")) : null,
