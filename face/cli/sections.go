@@ -26,8 +26,8 @@ func (s *sections) add(write func(b *bufio.Writer)) {
 	}
 }
 
-// write writes the parts. If they have more than limit lines together, it cuts the longest ones, and says so in each
-// of these. A limit of 0 stands for none.
+// write writes the parts. If they have more than limit lines together, it cuts the longest ones, and writes in
+// each of these how many lines are left out. A limit of 0 stands for none.
 func (s *sections) write(w io.Writer, limit int) error {
 	keep := make([]int, len(s.parts))
 	total := 0
