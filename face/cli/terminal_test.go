@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"pgregory.net/rapid"
+
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -176,4 +178,53 @@ func TestFilesAndPipesAreNoTerminals(t *testing.T) {
 	if l := lookOf(file, "always"); !l.color {
 		t.Error("--color always gives no colour")
 	}
+}
+
+// Whatever lines commands write, a terminal gets all their letters. No line is wider than it unless a word is, or the
+// line is not broken on purpose.
+func TestAnyTextIsFitted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringMatching(`[A-Za-zé:/,-]{1,12}`)
+		line := rapid.Custom(func(t *rapid.T) string {
+			gap := rapid.SampledFrom([]string{" ", "  ", "   "}).Draw(t, "gap")
+			text := strings.Join(rapid.SliceOfN(word, 0, 20).Draw(t, "words"), gap)
+			if rapid.Bool().Draw(t, "heading") {
+				text = "NODE   " + strings.ToUpper(text) + "   WHY"
+			}
+			return strings.TrimRight(strings.Repeat(" ", rapid.IntRange(0, 12).Draw(t, "indent"))+text, " ")
+		})
+		lines := rapid.SliceOfN(line, 1, 8).Draw(t, "lines")
+		l := look{width: rapid.IntRange(leastWidth, textWidth).Draw(t, "width")}
+		out := l.show(lines)
+		if written(out) != written(strings.Join(lines, "\n")) {
+			t.Fatalf("%q at %d columns is %q", lines, l.width, out)
+		}
+		for got := range strings.Lines(out) {
+			got = strings.TrimRight(got, "\n")
+			whole := !prose(got) || !strings.Contains(strings.TrimSpace(got), " ")
+			if utf8.RuneCountInString(got) > l.width && !whole {
+				t.Fatalf("%q at %d columns has the line %q", lines, l.width, got)
+			}
+		}
+	})
+}
+
+// Text that comes in pieces, within words and runes too, is shown whole.
+func TestPiecesOfTextAreShownWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`([a-zé·]{1,9}[ \n]{1,2}){0,40}`).Draw(t, "text")
+		l := look{width: rapid.IntRange(leastWidth, textWidth).Draw(t, "width"), color: rapid.Bool().Draw(t, "color")}
+		var out bytes.Buffer
+		p := &printed{out: &out, look: l}
+		for rest := []byte(text); len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			if _, err := p.Write(rest[:n]); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		if flush(p); written(out.String()) != written(text) {
+			t.Fatalf("%q is %q", text, out.String())
+		}
+	})
 }
