@@ -102,7 +102,7 @@ func writeBundle(version string) cli.Bundler {
 		}
 		if !essential(b) {
 			return out, errors.New("you may read neither nodes nor layouts nor pods, so that a bundle would say nothing of " +
-				"the cluster; docs/howto/rights.md has the roles")
+				"the cluster; the roles are in " + document.Docs + "howto/rights.md")
 		}
 		for _, list := range b.Lists {
 			out.Objects += len(list)

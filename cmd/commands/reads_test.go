@@ -119,7 +119,7 @@ func TestAPersonWithoutPodsIsTold(t *testing.T) {
 		"pods -n web":                 `pods is forbidden: you may not list pods in the namespace "web"`,
 		"simulate --pod p --count 2":  "you may not list pods in the namespace ml, so pod ml/p is not known",
 		"doctor --pod p":              "you may not read pods in the namespace ml, so pod ml/p is not examined",
-		"explain pod web/holder":      "Remedy: an administrator can give you the right; docs/howto/rights.md has the roles.",
+		"explain pod web/holder":      "Remedy: an administrator can give you the right; the roles are in https://",
 		"explain deployment/web -n x": "Error from server (Forbidden)",
 	} {
 		if out, errs, code := run(strings.Fields(args)...); code == 0 || !strings.Contains(errs, want) {

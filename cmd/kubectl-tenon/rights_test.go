@@ -275,8 +275,8 @@ func (x *people) commandsAgree(ctx context.Context, t *testing.T) {
 	}
 }
 
-// simulationsAgree: as many pods of a file fit. The order of nodes may differ, since bob's workload profile has only the
-// pods that bob may read.
+// simulationsAgree: as many pods of a file fit. The order of nodes may differ, since bob's workload profile has only
+// the pods that bob may read.
 func (x *people) simulationsAgree(ctx context.Context, t *testing.T, file string) {
 	t.Helper()
 	placed := regexp.MustCompile(`"(wanted|placed|noPlace)": \d+`)

@@ -113,7 +113,7 @@ func errorText(err error) string {
 	if errors.As(err, &status) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		text := fmt.Sprintf("Error from server (%s): %v", apierrors.ReasonForError(err), err)
 		if apierrors.IsForbidden(err) {
-			text += "\nRemedy: an administrator can give you the right; docs/howto/rights.md has the roles."
+			text += "\nRemedy: an administrator can give you the right; the roles are in " + document.Docs + "howto/rights.md."
 		}
 		return text
 	}
