@@ -27,7 +27,7 @@ func (labelled) PodsWith(_ context.Context, _, selector string) ([]string, error
 		id("ml/trainer-0").UID: nil})
 }
 
-// A name or a selector that finds nothing is an error that says what was not found, and what may be meant.
+// A name or a selector that finds nothing is an error that names what was not found, and what may be meant.
 func TestNamesThatFindNothingAreErrors(t *testing.T) {
 	c := labelled{named{small(t)}}
 	for line, want := range map[string]string{
@@ -167,7 +167,8 @@ func TestDirectoriesOfManifestsAreRead(t *testing.T) {
 		code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(nil)})
 		var pods []string
 		for _, name := range []string{"a", "b", "c"} {
-			if pod := "Pod default/" + name; strings.Contains(out.String(), pod+": ") || strings.Contains(out.String(), pod+" ") {
+			pod := "Pod default/" + name
+			if strings.Contains(out.String(), pod+": ") || strings.Contains(out.String(), pod+" ") {
 				pods = append(pods, name)
 			}
 		}

@@ -44,8 +44,8 @@ func (e *explanation) summary() summary.Summary {
 	return summary.Of(&f)
 }
 
-// unjudged returns requirements that are not judged. partial is what of the cluster was not read: then the pods that are
-// not known may hold what seems to be free.
+// unjudged returns requirements that are not judged. partial is what of the cluster was not read: then the pods that
+// are not known may hold what seems to be free.
 func unjudged(requirements []string, partial string) []string {
 	if partial == "" {
 		return requirements
