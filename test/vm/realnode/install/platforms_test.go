@@ -49,7 +49,7 @@ func (w *world) platforms(ctx context.Context, t *testing.T, before map[string]b
 		" --selector tenon.test=definition")
 	w.must(ctx, t, "kubectl apply -k deploy/monitoring")
 	w.readsMetrics(ctx, t, "tenon-metrics-reader", "monitoring/prometheus-k8s")
-	w.must(ctx, t, "kubectl delete -k deploy/monitoring")
+	w.must(ctx, t, "kubectl delete -k deploy/monitoring --ignore-not-found") // the Secret goes with its account
 
 	made := w.uids(ctx, t)
 	if out, err := w.shell.run(ctx, "helm install tenon dist/tenon-*.tgz --namespace tenon-system"); err == nil ||
