@@ -33,7 +33,8 @@ bench-go = go test -run '^$$' -bench . -benchmem ./core/... && \
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent && \
 	go test -run '^$$' -bench Publish -benchtime 10x ./lab
-bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md
+bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
+	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
 .PHONY: help demo test lint verify generate build bench diff chaos fuzz images chart release push
 
@@ -42,7 +43,7 @@ bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 
 help: ## List the targets, by what they are for
 	@sed -n 's/^##@ \(.*\)/\n\1/p; s/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p; s/^## /  \t/p' Makefile | expand -t 12
 
-demo: ## Show in a minute what Tenon is for, beside the default scheduler
+demo: ## Show in a minute what Tenon is for, beside kube-scheduler
 	go run ./try
 
 build: ## Build all programs into bin, or tenon-scheduler of RELEASE, for older API servers,
@@ -108,7 +109,7 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 ## upstream  kube-scheduler's own benchmark (10 minutes; WORKLOADS=all takes 1 hour)
 ## volcano   a session of Volcano's scheduler, 5,000 tasks on 1,000 nodes (25 minutes)
 ## gangs     200 jobs of Volcano that come and go, two plugins (6 minutes)
-## packing   schedulers on simulated machines, into docs/packing.md and its picture
+## packing   simulated machines, into docs/packing.md, its picture and README.md
 	$(if $(LAYER),$(or $(bench-$(LAYER)),go run ./test/bench -$(LAYER)), \
 		go run ./test/bench && $(bench-go) && $(bench-agent))
 

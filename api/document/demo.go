@@ -9,21 +9,31 @@ type Demo struct {
 	Volcano *DemoVolcano `json:"volcano,omitempty"`
 }
 
-// DemoStory is the act about single pods: the outcomes of the same pods under two schedulers.
+// DemoStory is the act about single pods: the outcomes of the same pods under each scheduler.
 type DemoStory struct {
 	Pods []DemoPod `json:"pods"`
 }
 
-// DemoPod is one pod under both schedulers.
+// DemoPod is one pod under each scheduler.
 type DemoPod struct {
-	Name    string   `json:"name"`
-	Wants   string   `json:"wants"`
-	Default DemoFate `json:"default"`
-	Tenon   DemoFate `json:"tenon"`
+	Name  string     `json:"name"`
+	Wants string     `json:"wants"`
+	Fates []DemoFate `json:"fates"`
 }
 
-// DemoFate is the outcome of a pod.
+// Under returns the outcome of the pod under a scheduler; an empty one if it was not run.
+func (p DemoPod) Under(scheduler string) DemoFate {
+	for _, f := range p.Fates {
+		if f.Scheduler == scheduler {
+			return f
+		}
+	}
+	return DemoFate{Scheduler: scheduler}
+}
+
+// DemoFate is the outcome of a pod under a scheduler.
 type DemoFate struct {
+	Scheduler string `json:"scheduler"`
 	// Node is the last node that the pod was bound to, empty if there was none.
 	Node    string `json:"node,omitempty"`
 	Running bool   `json:"running"`
@@ -84,26 +94,43 @@ type DemoWaiting struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// DemoPacking is the act about many machines, which are simulated.
+// DemoPacking is the act about many machines, which are simulated. Jobs arrive twice: once none of them ends, and once
+// they come and go.
 type DemoPacking struct {
-	Source     string          `json:"source"`
-	Machines   int             `json:"machines"`
+	Source   string `json:"source"`
+	Machines int    `json:"machines"`
+	GPUs     int64  `json:"gpus"`
+	Seed     uint64 `json:"seed"`
+	// Sizes are the kinds of jobs. Asked is the number of jobs of all kinds that arrive where none ends, ComeAndGo where
+	// they come and go.
+	Sizes      []DemoSize      `json:"sizes"`
 	Asked      int             `json:"asked"`
-	Seed       uint64          `json:"seed"`
+	ComeAndGo  int             `json:"comeAndGo"`
 	Schedulers []DemoContender `json:"schedulers"`
+}
+
+// DemoSize is a kind of job: the GPUs that it requests, and how many such jobs arrive where none ends.
+type DemoSize struct {
+	GPUs    int64 `json:"gpus"`
+	Arrived int   `json:"arrived"`
 }
 
 // DemoContender is the result of one way to choose nodes.
 type DemoContender struct {
 	Name string `json:"name"`
-	// First is how many pods were placed before the first one waited, Placed how many in all.
-	First  int `json:"placedBeforeOneWaits"`
-	Placed int `json:"placed"`
-	// Refused counts refusals by kubelets. IdleGPUs counts the GPUs that are free although waiting pods request that
-	// many.
-	Refused  int   `json:"refused"`
-	GPUs     int64 `json:"gpus"`
-	IdleGPUs int64 `json:"idleGPUs"`
+	// Where no job ends: First is how many were placed before the first one waited, Placed how many in all, and BySize
+	// the same by the indices of Sizes. GivenGPUs counts the GPUs of placed jobs, IdleGPUs those that are free although
+	// waiting jobs request as many. Refused counts refusals by kubelets.
+	First     int   `json:"placedBeforeOneWaits"`
+	Placed    int   `json:"placed"`
+	BySize    []int `json:"placedBySize"`
+	GivenGPUs int64 `json:"givenGPUs"`
+	IdleGPUs  int64 `json:"idleGPUs"`
+	Refused   int   `json:"refused"`
+	// Where jobs come and go: refusals by kubelets, jobs that waited, and the mean wait of all jobs, in seconds.
+	RefusedLater int     `json:"refusedComeAndGo"`
+	Waited       int     `json:"waitedComeAndGo"`
+	MeanWait     float64 `json:"meanWaitSecondsComeAndGo"`
 }
 
 // DemoVolcano is the act about Volcano. It has the same gangs in the same order, for several seeds, under Volcano's

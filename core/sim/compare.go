@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Settings are the machines, seeds and cases of a comparison.
@@ -10,6 +11,8 @@ type Settings struct {
 	Seed     uint64
 	Runs     int // number of seeds, from Seed on; 1..MaxRuns
 	Cases    int // number of small cases to solve exactly, 0..MaxCases
+	// Only has the names of the contenders that are compared. If it is empty, all are.
+	Only []string
 	// Progress, if not nil, receives from time to time how far the comparison is. Its error ends the comparison.
 	Progress func(Progress) error
 }
@@ -38,17 +41,26 @@ type Comparison struct {
 	Runs          int
 	Scarce        string // the resource that decides the results; see Trace.Scarce
 	Columns       []Column
+	// Shapes are the shapes of the trace, Requests what a pod of each requests of the scarce resource (CPUs in
+	// thousandths), and Arrived how many of each arrived in the runs without departures, as sums.
+	Shapes   []Shape
+	Requests []int64
+	Arrived  []int
 	// Cases is the number of small cases that were solved exactly, Optimum the number of pods in all of them. With full
 	// knowledge in advance, every one of these pods could be placed.
 	Cases, Optimum int
+
+	contenders []Contender // of the columns
 }
 
 // Column has the results of one contender, as sums over all runs.
 type Column struct {
 	Contender string
-	Stay      Tally // without departures
-	Churn     Tally // with departures
-	Optimum   int   // pods of the small cases that were placed
+	Head      string // as in Contender
+	Stay      Tally  // without departures
+	Churn     Tally  // with departures
+	Placed    []int  // pods that were placed in the runs without departures, by shape
+	Optimum   int    // pods of the small cases that were placed
 }
 
 // Compare runs all contenders on the trace of a script.
@@ -58,15 +70,15 @@ func Compare(s *Script, c Settings) (*Comparison, error) {
 			MaxRuns, MaxCases)
 	}
 	out := &Comparison{Trace: s.Name, Source: s.Source, Seed: c.Seed, Runs: c.Runs}
-	for _, k := range Contenders() {
-		out.Columns = append(out.Columns, Column{Contender: k.Name})
+	if err := out.open(c.Only); err != nil {
+		return nil, fmt.Errorf("compare on trace %s: %w", s.Name, err)
 	}
 	for run := range c.Runs {
 		t, err := s.Trace(c.Machines, c.Seed+uint64(run))
 		if err != nil {
 			return nil, err
 		}
-		out.Machines, out.Pods, out.Scarce = t.Machines(), len(t.Pods), t.Scarce()
+		out.Machines, out.Pods, out.Scarce, out.Shapes = t.Machines(), len(t.Pods), t.Scarce(), t.Shapes
 		if err := out.run(t, c, run); err != nil {
 			return nil, err
 		}
@@ -75,26 +87,64 @@ func Compare(s *Script, c Settings) (*Comparison, error) {
 	return out, out.solve(s, c)
 }
 
+// open makes the columns of the named contenders, in the order of Contenders, or of all if only is empty.
+func (out *Comparison) open(only []string) error {
+	for _, name := range only {
+		if _, ok := Named(name); !ok {
+			return fmt.Errorf("no contender %q", name)
+		}
+	}
+	for _, k := range Contenders() {
+		if len(only) == 0 || slices.Contains(only, k.Name) {
+			out.contenders = append(out.contenders, k)
+			out.Columns = append(out.Columns, Column{Contender: k.Name, Head: k.Head})
+		}
+	}
+	return nil
+}
+
 // run runs every contender with and without departures.
 func (out *Comparison) run(t *Trace, c Settings, run int) error {
-	for i, k := range Contenders() {
+	for i, k := range out.contenders {
+		col := &out.Columns[i]
+		if col.Placed == nil {
+			col.Placed = make([]int, len(t.Shapes))
+		}
 		for _, stay := range []bool{true, false} {
 			o := Options{Seed: c.Seed + uint64(run), Stay: stay}
 			if c.Progress != nil {
 				o.Progress = func(done, of int) error { return c.Progress(Progress{k.Name, run + 1, c.Runs, stay, done, of}) }
+			}
+			if stay {
+				o.Placed = func(shape int) { col.Placed[shape]++ }
 			}
 			tally, err := Run(t, k, o)
 			if err != nil {
 				return err
 			}
 			if stay {
-				out.Columns[i].Stay.add(tally)
+				col.Stay.add(tally)
 			} else {
-				out.Columns[i].Churn.add(tally)
+				col.Churn.add(tally)
 			}
 		}
 	}
+	out.countArrivals(t)
 	return nil
+}
+
+// countArrivals adds the arrivals of a run without departures, which are the same for every contender.
+func (out *Comparison) countArrivals(t *Trace) {
+	if out.Arrived == nil {
+		out.Arrived = make([]int, len(t.Shapes))
+		scarce := resourcesOf(t).index(out.Scarce)
+		for _, r := range newFullness(t).requests {
+			out.Requests = append(out.Requests, r[scarce])
+		}
+	}
+	for _, p := range t.Pods[:stayLimit(t)] {
+		out.Arrived[p.Shape]++
+	}
 }
 
 // add adds the results of another run.
@@ -104,6 +154,7 @@ func (t *Tally) add(o Tally) {
 	t.Placed += o.Placed
 	t.AtOnce += o.AtOnce
 	t.Refused += o.Refused
+	t.Stopped = t.Stopped || o.Stopped
 	t.Wait += o.Wait
 	t.Longest = max(t.Longest, o.Longest)
 	t.OnNUMAs += o.OnNUMAs

@@ -8,11 +8,25 @@ import (
 
 // Contender is a way of choosing nodes.
 type Contender struct {
-	Name string // as in the head of a table; it may contain a line break
+	Name string // in full, such as KubeMost
+	Head string // shorter, for the head of a table; line breaks separate its lines
 	kind kind
-	// strategy is for contenders of kind foresees.
+	// strategy is the score of contenders of the kinds foresees and blind. Of the kind blind only LeastAllocated and
+	// MostAllocated exist.
 	strategy score.Strategy
 }
+
+// Names of contenders.
+const (
+	// Tenon is Tenon's plugin with its own score, TenonMost the same with the score MostAllocated.
+	Tenon     = "Tenon"
+	TenonMost = "Tenon MostAllocated"
+	// Match is a model of scheduler-plugins' plugin of this name; see charge.go.
+	Match = "NodeResourceTopologyMatch"
+	// KubeLeast is kube-scheduler with its default score, KubeMost with the score that packs nodes.
+	KubeLeast = "kube-scheduler LeastAllocated"
+	KubeMost  = "kube-scheduler MostAllocated"
+)
 
 type kind int
 
@@ -29,14 +43,25 @@ const ReportSeconds = 60
 // Contenders returns all contenders, Tenon's own strategy first.
 func Contenders() []Contender {
 	return []Contender{
-		{"Tenon", foresees, score.Strategy{Type: score.Tenon}},
-		{"Least\nAllocated", foresees, score.Strategy{Type: score.LeastAllocated}},
-		{"Most\nAllocated", foresees, score.Strategy{Type: score.MostAllocated}},
-		{"Balanced\nAllocat.", foresees, score.Strategy{Type: score.BalancedAllocation}},
-		{"LeastNUMA\nNodes", foresees, score.Strategy{Type: score.LeastNUMANodes}},
-		{"charge\nall zones", charges, score.Strategy{}},
-		{"blind", blind, score.Strategy{}},
+		{Tenon, "Tenon", foresees, score.Strategy{Type: score.Tenon}},
+		{"Tenon LeastAllocated", "Tenon\nLeast\nAlloc.", foresees, score.Strategy{Type: score.LeastAllocated}},
+		{TenonMost, "Tenon\nMost\nAlloc.", foresees, score.Strategy{Type: score.MostAllocated}},
+		{"Tenon BalancedAllocation", "Tenon\nBalanced\nAlloc.", foresees, score.Strategy{Type: score.BalancedAllocation}},
+		{"Tenon LeastNUMANodes", "Tenon\nLeast\nNUMA", foresees, score.Strategy{Type: score.LeastNUMANodes}},
+		{Match, "NRT\nMatch", charges, score.Strategy{}},
+		{KubeLeast, "kube\nLeast\nAlloc.", blind, score.Strategy{Type: score.LeastAllocated}},
+		{KubeMost, "kube\nMost\nAlloc.", blind, score.Strategy{Type: score.MostAllocated}},
 	}
+}
+
+// Named returns the contender of a name. ok is false if there is none.
+func Named(name string) (c Contender, ok bool) {
+	for _, c := range Contenders() {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return Contender{}, false
 }
 
 // picker chooses nodes. The replay calls it for each event.
@@ -59,7 +84,7 @@ func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
 	case charges:
 		return newCharging(c, r)
 	case blind:
-		return &blindly{cluster: c, chance: r}
+		return newBlindly(c, k.strategy.Type, r)
 	}
 	f := &foresight{cluster: c, strategy: k.strategy, chance: r, recent: score.NewRecent()}
 	f.remember(usual)

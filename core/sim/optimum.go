@@ -249,7 +249,7 @@ func (out *Comparison) solve(s *Script, c Settings) error {
 		}
 		out.Cases++
 		out.Optimum += len(t.Pods)
-		for i, k := range Contenders() {
+		for i, k := range out.contenders {
 			tally, err := Run(t, k, Options{Seed: seed, Stay: true, Usual: usual})
 			if err != nil {
 				return err

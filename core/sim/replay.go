@@ -98,10 +98,7 @@ type replay struct {
 func newReplay(t *Trace, c Contender, o Options) *replay {
 	r := &replay{trace: t, options: o, cluster: newCluster(t), chance: chance{o.Seed}, limit: len(t.Pods)}
 	if o.Stay {
-		f := newFullness(t)
-		for r.limit = 0; r.limit < len(t.Pods) && !f.beyond(); r.limit++ {
-			f.add(t.Pods[r.limit].Shape)
-		}
+		r.limit = stayLimit(t)
 	}
 	r.picker = newPicker(r.cluster, c, o.Usual, &r.chance)
 	r.pods = make([]podState, r.limit)
@@ -111,6 +108,16 @@ func newReplay(t *Trace, c Contender, o Options) *replay {
 		r.schedule(event{at: ReportSeconds, kind: reports})
 	}
 	return r
+}
+
+// stayLimit returns how many pods arrive in a run with the option Stay.
+func stayLimit(t *Trace) (count int) {
+	f := newFullness(t)
+	for count < len(t.Pods) && !f.beyond() {
+		f.add(t.Pods[count].Shape)
+		count++
+	}
+	return count
 }
 
 // schedule puts an event on the agenda, after earlier ones of its time and kind.
@@ -123,8 +130,8 @@ func (r *replay) schedule(e event) {
 	heap.Push(&r.agenda, e)
 }
 
-// run handles events until none is left, or until grace seconds after the last arrival or departure. It stops if
-// Progress returns an error, and returns that error.
+// run handles events until none is left, until grace seconds after the last arrival or departure, or until the refusal
+// number MaxRefused. It stops if Progress returns an error, and returns that error.
 func (r *replay) run() error {
 	for len(r.agenda) > 0 {
 		e := heap.Pop(&r.agenda).(event)
@@ -150,6 +157,10 @@ func (r *replay) run() error {
 		}
 		if r.hook != nil {
 			r.hook(r)
+		}
+		if r.tally.Refused >= MaxRefused {
+			r.tally.Stopped = true
+			return nil
 		}
 	}
 	return nil
@@ -220,6 +231,9 @@ func (r *replay) try(pod int, among []int) outcome {
 	r.picker.podSent(n, shape)
 	p.node = n
 	r.tally.Placed++
+	if r.options.Placed != nil {
+		r.options.Placed(shape)
+	}
 	waited := r.now - r.trace.Pods[pod].At
 	r.tally.Wait += waited
 	r.tally.Longest = max(r.tally.Longest, waited)

@@ -23,6 +23,7 @@ const (
 	MaxShapes   = 256
 	MaxPods     = 1_000_000
 	MaxSeconds  = 1_000_000_000 // bounds arrival and duration of a pod
+	MaxRefused  = 500_000       // refusals that end a run: a scheduler may send a pod to the same node again and again
 )
 
 // Trace is a set of machines and the pods that arrive there. A run does not change it.
@@ -101,6 +102,8 @@ type Options struct {
 	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative
 	// numbers, 0..MaxPods. These pods take no room.
 	Usual []int64
+	// Placed, if not nil, is called with the shape of each pod that a node admits.
+	Placed func(shape int)
 	// Progress, if not nil, is called from time to time with the number of pods that have arrived and the number of
 	// all pods. An error that it returns ends the run.
 	Progress func(arrived, of int) error
@@ -112,8 +115,10 @@ type Tally struct {
 	First  int // placed before the first pod that was not placed at once
 	Placed int // placed at any time
 	AtOnce int // placed at their arrival
-	// Refused is how often a kubelet refused a pod that a scheduler had sent to it.
+	// Refused is how often a kubelet refused a pod that a scheduler had sent to it. Stopped is true if the run ended
+	// with the refusal number MaxRefused, before its pods did; the other numbers are then those of this moment.
 	Refused int
+	Stopped bool
 
 	Wait    int64 // seconds from arrival to placement, or to the end
 	Longest int64 // the longest such time of one pod

@@ -119,6 +119,17 @@ func leastAllocated(allocatable, asked, request amounts, memory int) (score int6
 	return score / 2
 }
 
+// mostAllocated returns the score of NodeResourcesFit with the strategy MostAllocated: the mean of the parts of CPU and
+// memory that will be requested, in hundredths. Its parameters are those of leastAllocated.
+func mostAllocated(allocatable, asked, request amounts, memory int) (score int64) {
+	for _, r := range []int{0, memory} {
+		if all := allocatable[r]; all > 0 {
+			score += 100 * min(all, asked[r]+request[r]) / all
+		}
+	}
+	return score / 2
+}
+
 // Scarce returns the resource that decides the results of a trace: GPUs if shapes request some, else CPUs.
 func (t *Trace) Scarce() string {
 	for _, name := range resourcesOf(t) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,9 +42,9 @@ const allTraces = "all"
 
 // compareFlags are the choices of the compare command.
 type compareFlags struct {
-	trace, page string
-	output      output
-	settings    sim.Settings
+	trace, page, summary string
+	output               output
+	settings             sim.Settings
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -82,6 +81,8 @@ func (a *app) compareCommand() *cobra.Command {
 	complete(c, "trace", cobra.FixedCompletions(append(sim.Names(), allTraces), cobra.ShellCompDirectiveDefault))
 	c.Flags().StringVar(&f.page, "page", "",
 		"Markdown file to write the tables into, between its markers. The picture is written beside it.")
+	c.Flags().StringVar(&f.summary, "summary", "",
+		"Markdown file to write short tables into, between its markers, with a sentence on each row.")
 	return c
 }
 
@@ -177,7 +178,7 @@ func (p *compareProgress) report(at sim.Progress) {
 	}
 	line = draw.Printable(line)
 	if p.terminal {
-		line += fmt.Sprintf(", %s: %d of %d", draw.Printable(strings.ReplaceAll(at.Contender, "\n", " ")), at.Done, at.Of)
+		line += fmt.Sprintf(", %s: %d of %d", draw.Printable(at.Contender), at.Done, at.Of)
 		fmt.Fprint(p.w, "\r\x1b[K"+line)
 	} else if line != p.last {
 		fmt.Fprintln(p.w, line)
@@ -192,8 +193,8 @@ func (p *compareProgress) end() {
 }
 
 func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
-	if f.page != "" {
-		return writePage(f.page, found)
+	if f.page != "" || f.summary != "" {
+		return f.writeFiles(found)
 	}
 	if done, err := f.output.write(w, comparisonsOf(found), nil); done {
 		return err
@@ -212,29 +213,52 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 	return nil
 }
 
-// writePage writes the tables into a Markdown file, each between the markers of its trace, and the picture into a
-// file beside it.
-func writePage(path string, found []*sim.Comparison) error {
+// writeFiles writes the files that --page and --summary name.
+func (f compareFlags) writeFiles(found []*sim.Comparison) error {
+	if f.summary != "" {
+		if err := writeTables(f.summary, found, summarize, " summary"); err != nil {
+			return err
+		}
+	}
+	if f.page == "" {
+		return nil
+	}
+	text := func(w io.Writer, c *sim.Comparison) error {
+		var table bytes.Buffer
+		err := writeComparison(&table, c)
+		fmt.Fprintf(w, "```text\n%s```\n", &table)
+		return err
+	}
+	if err := writeTables(f.page, found, text, ""); err != nil {
+		return err
+	}
+	var picture bytes.Buffer
+	if err := drawComparisons(&picture, found); err != nil {
+		return err
+	}
+	image := strings.TrimSuffix(f.page, filepath.Ext(f.page)) + ".svg"
+	return os.WriteFile(image, picture.Bytes(), 0o644)
+}
+
+// writeTables writes tables into a Markdown file, each between the markers of its trace. The markers have
+// the names of the traces, and a suffix.
+func writeTables(path string, found []*sim.Comparison, table func(io.Writer, *sim.Comparison) error,
+	suffix string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read page: %w", err)
 	}
 	page := string(data)
 	for _, c := range found {
-		var table bytes.Buffer
-		if err := writeComparison(&table, c); err != nil {
+		var text bytes.Buffer
+		if err := table(&text, c); err != nil {
 			return err
 		}
-		if page, err = replaceBetween(page, c.Trace, "\n```text\n"+table.String()+"```\n"); err != nil {
+		if page, err = replaceBetween(page, c.Trace+suffix, "\n"+text.String()); err != nil {
 			return fmt.Errorf("page %s: %w", path, err)
 		}
 	}
-	var picture bytes.Buffer
-	if err := drawComparisons(&picture, found); err != nil {
-		return err
-	}
-	image := strings.TrimSuffix(path, filepath.Ext(path)) + ".svg"
-	return errors.Join(os.WriteFile(path, []byte(page), 0o644), os.WriteFile(image, picture.Bytes(), 0o644))
+	return os.WriteFile(path, []byte(page), 0o644)
 }
 
 // replaceBetween returns a page with new text between the two markers of a name; an error if a marker is missing.

@@ -39,7 +39,7 @@ func TestCompareWritesJSON(t *testing.T) {
 		t.Fatalf("exit code %d, %v of\n%s", code, err, out)
 	}
 	c := doc.Comparisons[0]
-	if doc.Kind != "Comparisons" || c.Machines != 1 || c.Runs != 2 || c.Scarce != "acme.com/gpu" || len(c.Columns) != 7 {
+	if doc.Kind != "Comparisons" || c.Machines != 1 || c.Runs != 2 || c.Scarce != "acme.com/gpu" || len(c.Columns) != 8 {
 		t.Errorf("%+v", doc)
 	}
 	for _, k := range c.Columns {
@@ -91,6 +91,43 @@ func TestCompareWritesAPage(t *testing.T) {
 	}
 	if _, errs, code := run(t, nil, args...); code != ExitError || !strings.Contains(errs, "no lines") {
 		t.Errorf("without markers: exit code %d, %q", code, errs)
+	}
+}
+
+// The table of the README is what the command beside it prints today, and every row has a sentence on which
+// numbers are good.
+func TestTheREADMEHasTodaysNumbers(t *testing.T) {
+	want, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "README.md")
+	if err := os.WriteFile(page, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, code := run(t, nil, "compare", "--trace", "gpu", "--summary", page); code != 0 {
+		t.Fatal(errs)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Error("the table is not current: go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md")
+	}
+	_, table, _ := strings.Cut(string(got), "<!-- begin gpu summary -->")
+	table, _, _ = strings.Cut(table, "<!-- end gpu summary -->")
+	rows := 0
+	for line := range strings.Lines(table) {
+		if label, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok && strings.Contains(label, "<br>*") {
+			rows++
+			if !strings.Contains(label, "is better") && !strings.Contains(label, "no ranking") {
+				t.Errorf("the row %q does not say which numbers are good", label)
+			}
+		}
+	}
+	if rows != 8 {
+		t.Errorf("%d rows, want 8", rows)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Columns of the table; their sum is at most textWidth.
 const (
-	compareLabel  = 30
-	compareColumn = 10
+	compareLabel  = 28
+	compareColumn = 9
 )
 
 // compareRow is one line of the table. If value is nil, the line is the head of a section.
@@ -21,21 +21,34 @@ type compareRow struct {
 	value func(*sim.Comparison, sim.Column) string
 }
 
+// scarceUnit returns the word for units of the resource that decides the results.
+func scarceUnit(c *sim.Comparison) string {
+	if c.Scarce == "cpu" {
+		return "CPUs"
+	}
+	return "GPUs"
+}
+
 // compareRows returns the lines of the table in their order.
 func compareRows(c *sim.Comparison) []compareRow {
-	unit := map[bool]string{true: "CPUs", false: "GPUs"}[c.Scarce == "cpu"]
+	unit := scarceUnit(c)
 	rows := []compareRow{
 		{fmt.Sprintf("nobody departs, %d pods", c.Asked), nil},
-		{"placed till the first waits", stay(func(t sim.Tally) int { return t.First })},
+		{"placed till one waits", stay(func(t sim.Tally) int { return t.First })},
 		{"placed, all tried", stay(func(t sim.Tally) int { return t.Placed })},
 		{unit + " given, %", func(_ *sim.Comparison, k sim.Column) string { return percent(k.Stay.Given, k.Stay.Capacity) }},
 		{unit + " stranded", stay(func(t sim.Tally) int { return int(t.Stranded) })},
-		{unit + " idle that pods wait for", stay(func(t sim.Tally) int { return int(t.Wanted) })},
+		{unit + " idle while pods wait", stay(func(t sim.Tally) int { return int(t.Wanted) })},
 		{"refusals by kubelets", stay(func(t sim.Tally) int { return t.Refused })},
 		{fmt.Sprintf("pods come and go, %d pods", c.Pods), nil},
 		{"pods that waited", churn(func(t sim.Tally) int { return t.Pods - t.AtOnce })},
-		{"mean wait, s", func(_ *sim.Comparison, k sim.Column) string { return ratio(k.Churn.Wait, int64(k.Churn.Pods)) }},
-		{"longest wait, s", func(_ *sim.Comparison, k sim.Column) string { return fmt.Sprint(k.Churn.Longest) }},
+		{"mean wait, s", meanWait},
+		{"longest wait, s", func(_ *sim.Comparison, k sim.Column) string {
+			if k.Churn.Stopped {
+				return "-"
+			}
+			return fmt.Sprint(k.Churn.Longest)
+		}},
 		{"never placed", churn(func(t sim.Tally) int { return t.Pods - t.Placed })},
 		{"refusals by kubelets", churn(func(t sim.Tally) int { return t.Refused })},
 		{"NUMA nodes per pod", func(_ *sim.Comparison, k sim.Column) string {
@@ -61,7 +74,20 @@ func stay(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
 }
 
 func churn(of func(sim.Tally) int) func(*sim.Comparison, sim.Column) string {
-	return func(c *sim.Comparison, k sim.Column) string { return mean(of(k.Churn), c.Runs) }
+	return func(c *sim.Comparison, k sim.Column) string {
+		if k.Churn.Stopped {
+			return "-"
+		}
+		return mean(of(k.Churn), c.Runs)
+	}
+}
+
+// meanWait returns the mean wait of pods that come and go, in seconds.
+func meanWait(_ *sim.Comparison, k sim.Column) string {
+	if k.Churn.Stopped {
+		return "-"
+	}
+	return ratio(k.Churn.Wait, int64(k.Churn.Pods))
 }
 
 // mean returns sum/runs as text, without a fraction unless rounding would make 0 of a positive sum.
@@ -103,18 +129,7 @@ func writeComparison(w io.Writer, c *sim.Comparison) error {
 		fmt.Fprintf(&b, " to %d, means", c.Seed+uint64(c.Runs)-1)
 	}
 	b.WriteString("\n\n")
-	heads := [2]string{}
-	for _, k := range c.Columns {
-		first, second, ok := strings.Cut(k.Contender, "\n")
-		if !ok {
-			first, second = "", first
-		}
-		heads[0] += fmt.Sprintf("%*s", compareColumn, first)
-		heads[1] += fmt.Sprintf("%*s", compareColumn, second)
-	}
-	for _, h := range heads {
-		b.WriteString(strings.TrimRight(strings.Repeat(" ", compareLabel)+h, " ") + "\n")
-	}
+	writeHeads(&b, c.Columns)
 	b.WriteString(strings.Repeat("─", compareLabel+compareColumn*len(c.Columns)) + "\n")
 	for _, r := range compareRows(c) {
 		if r.value == nil {
@@ -127,8 +142,33 @@ func writeComparison(w io.Writer, c *sim.Comparison) error {
 		}
 		b.WriteByte('\n')
 	}
+	for _, k := range c.Columns {
+		if k.Churn.Stopped {
+			fmt.Fprintf(&b, "%s: stopped after %d refusals, while pods came and went.\n", k.Contender, sim.MaxRefused)
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeHeads writes the heads of the columns, whose last lines stand beside each other.
+func writeHeads(b *strings.Builder, columns []sim.Column) {
+	height := 0
+	for _, k := range columns {
+		height = max(height, 1+strings.Count(k.Head, "\n"))
+	}
+	for line := range height {
+		text := strings.Repeat(" ", compareLabel)
+		for _, k := range columns {
+			words := strings.Split(k.Head, "\n")
+			word := ""
+			if at := line - (height - len(words)); at >= 0 {
+				word = words[at]
+			}
+			text += fmt.Sprintf("%*s", compareColumn, word)
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
 }
 
 // drawComparisons draws three rows of the tables as charts, one line of charts for each trace.
@@ -137,13 +177,19 @@ func drawComparisons(w io.Writer, found []*sim.Comparison) error {
 	for _, c := range found {
 		refused := func(k sim.Column) int { return k.Stay.Refused + k.Churn.Refused }
 		rows = append(rows, chart.Row{Title: c.Trace + ", " + machinesText(c.Machines), Panels: []chart.Panel{
-			panel(c, "placed till the first waits", "more is better", func(k sim.Column) (float64, string) {
+			panel(c, "placed till one waits", "more is better", func(k sim.Column) (float64, string) {
 				return float64(k.Stay.First), mean(k.Stay.First, c.Runs)
 			}),
 			panel(c, "mean wait, s, with departures", "less is better", func(k sim.Column) (float64, string) {
-				return float64(k.Churn.Wait), ratio(k.Churn.Wait, int64(k.Churn.Pods))
+				if k.Churn.Stopped {
+					return 0, "was stopped"
+				}
+				return float64(k.Churn.Wait), meanWait(c, k)
 			}),
 			panel(c, "refusals by kubelets", "less is better", func(k sim.Column) (float64, string) {
+				if k.Churn.Stopped {
+					return float64(refused(k)), "stopped"
+				}
 				return float64(refused(k)), mean(refused(k), c.Runs)
 			}),
 		}})
@@ -155,8 +201,8 @@ func panel(c *sim.Comparison, title, note string, value func(sim.Column) (float6
 	p := chart.Panel{Title: title, Note: note}
 	for i, k := range c.Columns {
 		v, text := value(k)
-		name := strings.ReplaceAll(k.Contender, "\n", " ")
-		p.Bars = append(p.Bars, chart.Bar{Label: name, Value: v, Text: text, Strong: i == 0})
+		label := strings.ReplaceAll(k.Head, "\n", " ")
+		p.Bars = append(p.Bars, chart.Bar{Label: label, Value: v, Text: text, Strong: i == 0})
 	}
 	return p
 }
@@ -176,6 +222,7 @@ type comparisonDocument struct {
 	Scarce   string           `json:"scarce"` // the resource whose amounts are printed
 	Cases    int              `json:"cases"`  // small cases that were solved exactly
 	Optimum  int              `json:"optimum"`
+	Arrived  map[string]int   `json:"arrivedByShape"` // where no pod departs
 	Columns  []columnDocument `json:"columns"`
 }
 
@@ -183,7 +230,9 @@ type columnDocument struct {
 	Contender string        `json:"contender"`
 	Stay      tallyDocument `json:"stay"`  // no pod departs
 	Churn     tallyDocument `json:"churn"` // pods come and go
-	Optimum   int           `json:"optimum"`
+	// Placed counts, by the names of shapes, the pods that were placed where no pod departs.
+	Placed  map[string]int `json:"placedByShape"`
+	Optimum int            `json:"optimum"`
 }
 
 type tallyDocument struct {
@@ -192,6 +241,7 @@ type tallyDocument struct {
 	Placed             int   `json:"placed"`
 	PlacedAtOnce       int   `json:"placedAtOnce"`
 	Refused            int   `json:"refused"`
+	Stopped            bool  `json:"stopped,omitempty"` // after too many refusals
 	WaitSeconds        int64 `json:"waitSeconds"`
 	LongestWaitSeconds int64 `json:"longestWaitSeconds"`
 	Aligned            int   `json:"aligned"`
@@ -206,17 +256,27 @@ type tallyDocument struct {
 func comparisonsOf(found []*sim.Comparison) comparisonsDocument {
 	out := comparisonsDocument{Kind: "Comparisons", Comparisons: []comparisonDocument{}}
 	for _, c := range found {
-		d := comparisonDocument{c.Trace, c.Source, c.Machines, c.Seed, c.Runs, c.Scarce, c.Cases, c.Optimum, nil}
+		d := comparisonDocument{c.Trace, c.Source, c.Machines, c.Seed, c.Runs, c.Scarce, c.Cases, c.Optimum,
+			byShape(c.Shapes, c.Arrived), nil}
 		for _, k := range c.Columns {
-			d.Columns = append(d.Columns, columnDocument{strings.ReplaceAll(k.Contender, "\n", " "),
-				tallyOf(k.Stay), tallyOf(k.Churn), k.Optimum})
+			d.Columns = append(d.Columns, columnDocument{k.Contender, tallyOf(k.Stay), tallyOf(k.Churn),
+				byShape(c.Shapes, k.Placed), k.Optimum})
 		}
 		out.Comparisons = append(out.Comparisons, d)
 	}
 	return out
 }
 
+// byShape returns counts by the names of shapes.
+func byShape(shapes []sim.Shape, counts []int) map[string]int {
+	out := map[string]int{}
+	for i, n := range counts {
+		out[shapes[i].Name] += n
+	}
+	return out
+}
+
 func tallyOf(t sim.Tally) tallyDocument {
-	return tallyDocument{t.Pods, t.First, t.Placed, t.AtOnce, t.Refused, t.Wait, t.Longest,
+	return tallyDocument{t.Pods, t.First, t.Placed, t.AtOnce, t.Refused, t.Stopped, t.Wait, t.Longest,
 		t.OnNUMAs, t.NUMAs, t.Distance, t.Capacity, t.Given, t.Stranded, t.Wanted}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,13 +30,13 @@ func tryOut(show Show) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show in a minute what Tenon is for, beside the default scheduler",
-		Long: `Show in a minute what Tenon is for, beside the default scheduler.
+		Short: "Show in a minute what Tenon is for, beside kube-scheduler",
+		Long: `Show in a minute what Tenon is for, beside kube-scheduler with its scores LeastAllocated and MostAllocated.
 
-  a  three pods that kubelets refuse under the default scheduler, and that run under Tenon
-  b  a busy cluster: the same pods in the same order under both schedulers, means of several seeds
+  a  three pods that kubelets refuse under kube-scheduler, and that run under Tenon
+  b  a busy cluster: the same pods in the same order under each scheduler, means of several seeds
   c  why a pod waits, and how it runs once there is room
-  d  2,000 simulated machines that are filled with GPU jobs
+  d  400 simulated machines with GPU jobs, also under a model of NodeResourceTopologyMatch
 
 The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real.
 
@@ -46,7 +47,7 @@ place the same gangs with Volcano's plugin numa-aware and with Tenon's; name oth
   tenon-lab demo --act b --seed 1 --seeds 20
   tenon-lab demo --volcano
   tenon-lab demo --json > demo.json
-  tenon-lab demo --act a,c,d --cast demo.cast --svg docs/demo.svg`,
+  tenon-lab demo --cast demo.cast --svg docs/demo.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, show) },
 	}
@@ -54,7 +55,7 @@ place the same gangs with Volcano's plugin numa-aware and with Tenon's; name oth
 	flags.StringVar(&f.acts, "act", "", "acts to play, a comma list of a, b, c, d (default: all)")
 	flags.Uint64Var(&f.seed, "seed", 1,
 		"first seed of the order in which pods arrive in b and with --volcano, and the seed of d")
-	flags.IntVar(&f.seeds, "seeds", 3, fmt.Sprintf("number of seeds in b and of Volcano's jobs, 1 to %d", demo.MaxSeeds))
+	flags.IntVar(&f.seeds, "seeds", 2, fmt.Sprintf("number of seeds in b and of Volcano's jobs, 1 to %d", demo.MaxSeeds))
 	flags.BoolVar(&f.volcano, "volcano", false, "compare Volcano's plugin numa-aware with Tenon's")
 	f.programs.add(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON")
@@ -74,9 +75,12 @@ func (f demoFlags) run(cmd *cobra.Command, show Show) error {
 		return fmt.Errorf("--seeds %d is outside 1..%d", f.seeds, demo.MaxSeeds)
 	}
 	began := time.Now()
+	var steps strings.Builder
 	o := demo.Options{Dir: f.dir, Acts: acts, Seed: f.seed, Seeds: f.seeds, Explain: show.Explain,
 		Progress: func(line string) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%5.1fs  %s\n", time.Since(began).Seconds(), line)
+			line = fmt.Sprintf("%5.1fs  %s\n", time.Since(began).Seconds(), line)
+			steps.WriteString(line)
+			fmt.Fprint(cmd.ErrOrStderr(), line)
 		}}
 	if f.volcano {
 		if f.acts == "" {
@@ -90,7 +94,7 @@ func (f demoFlags) run(cmd *cobra.Command, show Show) error {
 	if err != nil {
 		return err
 	}
-	if err := f.record(found, show); err != nil {
+	if err := f.record(found, show, steps.String()); err != nil {
 		return err
 	}
 	return f.print(cmd.OutOrStdout(), found, show)
@@ -114,8 +118,8 @@ func (f demoFlags) print(w io.Writer, found *demo.Found, show Show) error {
 	return nil
 }
 
-// record writes the recordings that the flags request, if any.
-func (f demoFlags) record(found *demo.Found, show Show) error {
+// record writes the recordings that the flags request, if any. They begin with the steps that were reported meanwhile.
+func (f demoFlags) record(found *demo.Found, show Show, steps string) error {
 	if f.cast == "" && f.svg == "" {
 		return nil
 	}
@@ -126,6 +130,7 @@ func (f demoFlags) record(found *demo.Found, show Show) error {
 	if err != nil {
 		return err
 	}
+	pages[0].Text = steps + "\n" + pages[0].Text
 	var cast, svg bytes.Buffer
 	if err := show.Record(pages, &cast, &svg); err != nil {
 		return fmt.Errorf("record the demonstration: %w", err)

@@ -11,29 +11,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/sim"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// Names of the schedulers in results.
-const (
-	byDefault = "default"
-	byTenon   = "Tenon"
-)
+// contender is a scheduler that places the pods of the acts on kubelets.
+type contender struct{ name, profiles string }
 
-// playBusy plays the act about a busy cluster: for each seed, one round under the default scheduler and then one
-// under Tenon, on empty machines.
+// schedulers returns the contenders in the order in which they play, Tenon last.
+func schedulers() []contender {
+	return []contender{{sim.KubeLeast, scheduler.Plain}, {sim.KubeMost, scheduler.Packed}, {sim.Tenon, scheduler.Tenon}}
+}
+
+// playBusy plays the act about a busy cluster: for each seed, one round under each scheduler, on empty machines.
 func (d *demo) playBusy(ctx context.Context) (*document.DemoBusy, error) {
 	out := &document.DemoBusy{Nodes: len(d.cluster.Nodes)}
 	for seed := d.Seed; seed < d.Seed+uint64(d.Seeds); seed++ {
-		for _, by := range []struct{ name, profiles string }{{byDefault, scheduler.Plain}, {byTenon, scheduler.Tenon}} {
+		for _, by := range schedulers() {
 			r, err := d.round(ctx, by.name, by.profiles, seed)
 			if err != nil {
-				return nil, fmt.Errorf("busy cluster under the %s scheduler, seed %d: %w", by.name, seed, err)
+				return nil, fmt.Errorf("busy cluster under %s, seed %d: %w", by.name, seed, err)
 			}
-			d.Progress(fmt.Sprintf("seed %d, %s scheduler: %d of %d pods run, %d refusals, last bound after %.1f s", seed,
-				by.name, r.Running, r.Asked, r.Refusals(), r.LastBound))
+			d.Progress(fmt.Sprintf("seed %d, %s: %d of %d pods run, refusals %d, last bound after %.1f s", seed, by.name,
+				r.Running, r.Asked, r.Refusals(), r.LastBound))
 			out.Rounds = append(out.Rounds, r)
 			if err := d.clearPods(ctx); err != nil {
 				return nil, err

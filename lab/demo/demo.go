@@ -1,12 +1,12 @@
-// Package demo shows the use of Tenon in four acts: pods that fail under the default scheduler and run under Tenon; a
-// busy cluster under both; why a pod waits, and what ends the wait; and the same on thousands of machines. One more
-// act compares Volcano's own plugin with Tenon's.
+// Package demo shows the use of Tenon in four acts: pods that fail under kube-scheduler and run under Tenon; a busy
+// cluster; why a pod waits, and what ends the wait; and the same on hundreds of simulated machines. One more act
+// compares Volcano's own plugin with Tenon's.
 //
 // The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The act
 // about Volcano runs on a lab cluster of its own. Invariant: every number and every message of a kubelet that the
-// package returns was observed in the run. Both schedulers begin with empty machines and get the same pods in the
-// same order. The package imitates controllers in one way only: if a kubelet refuses a pod, the package creates the
-// pod again, a few times.
+// package returns was observed in the run, and what it writes about numbers follows from them. All schedulers begin
+// with empty machines and get the same pods in the same order. The package imitates controllers in one way only: if a
+// kubelet refuses a pod, the package creates the pod again, a few times.
 package demo
 
 import (
@@ -36,7 +36,7 @@ const (
 	Story   Act = "a" // three pods, one after the other
 	Busy    Act = "b" // a busy cluster
 	Waiting Act = "c" // why a pod waits
-	Packing Act = "d" // thousands of machines
+	Packing Act = "d" // hundreds of machines
 )
 
 // Acts returns all acts.
@@ -87,8 +87,8 @@ const (
 // Found has the results of a demonstration.
 type Found struct {
 	document.Demo
-	// Died and Ran are the states of the nodes on which the first pod of the story failed under the default scheduler,
-	// and ran under Tenon. They are nil without that act.
+	// Died and Ran are the states of the nodes on which the first pod of the story failed under kube-scheduler with its
+	// default score, and ran under Tenon. They are nil without that act.
 	Died, Ran *state.Node
 }
 
@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) (found *Found, err error) {
 		}
 	}
 	if o.plays(Packing) {
-		if found.Packing, err = packing(ctx, o.Seed, o.Progress); err != nil {
+		if found.Packing, err = packing(ctx, o.Seed, packingMachines, o.Progress); err != nil {
 			return nil, err
 		}
 	}

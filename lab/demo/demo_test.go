@@ -1,7 +1,11 @@
 package demo
 
 import (
+	"encoding/xml"
+	"errors"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/sim"
 	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
@@ -85,21 +90,30 @@ func found() *Found {
 		return document.DemoRound{Seed: seed, Scheduler: by, Asked: 40, Running: running, Refused: refused, LastBound: last,
 			Pending: 40 - running, Predicted: running}
 	}
+	kubelet := strings.Repeat("words of a kubelet ", 12)
 	return &Found{Demo: document.Demo{
 		Story: &document.DemoStory{Pods: []document.DemoPod{
-			{Name: "first", Wants: "4 CPUs", Default: document.DemoFate{Node: "n", Refusals: 2, Reason: "TopologyAffinityError",
-				Message: strings.Repeat("words of a kubelet ", 12)}, Tenon: document.DemoFate{Node: "m", Running: true,
-				Holds: strings.Repeat("CPUs 0-3 on NUMA node 0, ", 8)}},
-			{Name: "second", Wants: "8 CPUs", Default: document.DemoFate{Node: "n", Running: true},
-				Tenon: document.DemoFate{Node: "m", Running: true}},
+			{Name: "first", Wants: "4 CPUs", Fates: []document.DemoFate{
+				{Scheduler: sim.KubeLeast, Node: "n", Refusals: 2, Reason: "TopologyAffinityError", Message: kubelet},
+				{Scheduler: sim.KubeMost, Node: "n", Refusals: 2, Reason: "TopologyAffinityError", Message: kubelet},
+				{Scheduler: sim.Tenon, Node: "m", Running: true, Holds: strings.Repeat("CPUs 0-3 on NUMA node 0, ", 8)}}},
+			{Name: "second", Wants: "8 CPUs", Fates: []document.DemoFate{{Scheduler: sim.KubeLeast, Node: "n", Running: true},
+				{Scheduler: sim.KubeMost, Message: "no node"}, {Scheduler: sim.Tenon, Node: "m", Running: true}}},
 		}},
 		Busy: &document.DemoBusy{Nodes: 6, Rounds: []document.DemoRound{
-			round(1, byDefault, 30, refused, 2), round(1, byTenon, 35, nil, 1.5),
-			round(2, byDefault, 33, nil, 4), round(2, byTenon, 36, nil, 2.5),
+			round(1, sim.KubeLeast, 30, refused, 2), round(1, sim.KubeMost, 31, refused, 3),
+			round(1, sim.Tenon, 35, nil, 1.5),
+			round(2, sim.KubeLeast, 33, nil, 4), round(2, sim.KubeMost, 32, refused, 3), round(2, sim.Tenon, 36, nil, 2.5),
 		}},
 		Waiting: &document.DemoWaiting{Pod: "late", Why: "no room", After: "runs", Ends: "early", Node: "n", Seconds: 0.4},
-		Packing: &document.DemoPacking{Source: "a trace", Machines: 2000, Asked: 9000, Seed: 1,
-			Schedulers: []document.DemoContender{{Name: byDefault, First: 100, IdleGPUs: 90}, {Name: byTenon, First: 300}}},
+		Packing: &document.DemoPacking{Source: "a trace", Machines: 400, GPUs: 3200, Asked: 1700, ComeAndGo: 4000, Seed: 1,
+			Sizes: []document.DemoSize{{GPUs: 1, Arrived: 900}, {GPUs: 8, Arrived: 200}},
+			Schedulers: []document.DemoContender{
+				{Name: sim.KubeLeast, First: 100, Placed: 950, BySize: []int{850, 100}, GivenGPUs: 1650, IdleGPUs: 90,
+					RefusedLater: 8},
+				{Name: sim.KubeMost, First: 290, Placed: 860, BySize: []int{700, 160}, GivenGPUs: 1980, RefusedLater: 9},
+				{Name: sim.Match, First: 100, Placed: 950, BySize: []int{850, 100}, GivenGPUs: 1650},
+				{Name: sim.Tenon, First: 300, Placed: 850, BySize: []int{660, 190}, GivenGPUs: 2180}}},
 	}}
 }
 
@@ -143,25 +157,31 @@ func TestASeedDecidesTheOrderOfGangs(t *testing.T) {
 	}
 }
 
-// The first page has the outcome of each act: sums for single pods, means over seeds for the busy cluster.
+// The first page has the outcome of each act under every scheduler: sums for single pods, means over seeds for the busy
+// cluster. The pages after it continue the output of the one command.
 func TestTheResultComesFirst(t *testing.T) {
 	pages, err := found().Pages(nil)
 	if err != nil || len(pages) != 5 {
 		t.Fatalf("%d pages, %v; want the result and four acts", len(pages), err)
 	}
-	rows := map[string][]string{}
-	for line := range strings.Lines(pages[0].Text) {
-		if cells := strings.Fields(line); len(cells) > 2 {
-			rows[strings.TrimSpace(line[:min(len(line), 56)])] = strings.Fields(line[min(len(line), 56):])
+	for i, p := range pages {
+		if (p.Command != "") != (i == 0) {
+			t.Errorf("page %d has the command %q", i, p.Command)
 		}
 	}
+	rows := map[string][]string{}
+	for line := range strings.Lines(pages[0].Text) {
+		at := min(len(line), width-3*valueWidth(3))
+		rows[strings.TrimSpace(line[:at])] = strings.Fields(line[at:])
+	}
 	for label, want := range map[string][]string{
-		"a  2 pods, one after the other: running":               {"1", "2"},
-		"b  40 pods at once, mean of 2 seeds: running":          {"31.5", "35.5"},
-		"refused by kubelets":                                   {"2.0", "0.0"},
-		"last pod bound after":                                  {"3.0", "s", "2.0", "s"},
-		"c  a pod that waits runs, after room was made":         {"-", "0.4", "s"},
-		"d  2000 machines simulated: GPUs idle while pods wait": {"90", "0"},
+		"a  2 pods, one after the other: running":       {"1", "0", "2"},
+		"b  40 pods at once, mean of 2 seeds: running":  {"31.5", "31.5", "35.5"},
+		"refusals by kubelets":                          {"2.0", "4.0", "0.0"},
+		"last pod bound after":                          {"3.0", "s", "3.0", "s", "2.0", "s"},
+		"c  a pod that waits runs, after room was made": {"-", "-", "0.4", "s"},
+		"d  400 machines simulated, jobs end: refusals": {"8", "9", "0"},
+		"GPUs idle while jobs wait, where none ends":    {"90", "0", "0"},
 	} {
 		if got := rows[label]; !slices.Equal(got, want) {
 			t.Errorf("row %q has %v, want %v; rows are %q", label, got, want, slices.Sorted(maps.Keys(rows)))
@@ -171,21 +191,97 @@ func TestTheResultComesFirst(t *testing.T) {
 
 // Every seed has its own line, so that the luckiest one cannot be shown alone.
 func TestEverySeedIsShown(t *testing.T) {
-	text := busy(found().Busy)
-	for _, want := range []string{"   1       30     35         4      0       2.0    1.5\n",
-		"   2       33     36         0      0       4.0    2.5\n", "predicted what 71 pods hold; for 0 of them"} {
+	text := strings.Join(strings.Fields(busy(found().Busy)), " ")
+	for _, want := range []string{" 1 30 31 35 4 4 0 2.0 3.0 1.5 ", " 2 33 32 36 0 4 0 4.0 3.0 2.5 ",
+		"predicted what 71 pods hold; for 0 of them"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
 
+// What a kubelet said the same way under two schedulers is there once.
 func TestTheStoryTellsWhatKubeletsSaid(t *testing.T) {
 	text := story(found().Story)
 	for _, want := range []string{"refused 2 times", "runs on m", "first on n, 2 times: TopologyAffinityError",
 		"words of a kubelet"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "first on n, 2 times"); n != 1 {
+		t.Errorf("what the kubelet said is there %d times", n)
+	}
+}
+
+// The explanations of the simulation are there because its numbers show them, and for no other numbers.
+func TestExplanationsFollowFromTheNumbers(t *testing.T) {
+	p, err := packing(t.Context(), 1, 60, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(explanations(p), "\n")
+	for _, want := range []string{sim.KubeLeast + " places", "more jobs of 8 GPUs wait", "no kubelet refuses one",
+		"is a model"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for i := range p.Schedulers {
+		c := &p.Schedulers[i]
+		sum, placed := int64(0), 0
+		for k, n := range c.BySize {
+			sum, placed = sum+int64(n)*p.Sizes[k].GPUs, placed+n
+		}
+		if sum != c.GivenGPUs || placed != c.Placed {
+			t.Errorf("%s: jobs by size have %d GPUs and are %d; want %d and %d", c.Name, sum, placed, c.GivenGPUs, c.Placed)
+		}
+		c.GivenGPUs, c.Refused = int64(10-i), 1
+	}
+	if text := strings.Join(explanations(p), "\n"); strings.Count(text, "\n") != 0 {
+		t.Errorf("without their reasons there are still explanations:\n%s", text)
+	}
+}
+
+// The recording in the docs has what the simulation prints today, all acts, and nodes that are judged exactly.
+func TestTheRecordingIsCurrent(t *testing.T) {
+	file, err := os.Open("../../docs/demo.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	shown := map[string]bool{}
+	line := ""
+	for d := xml.NewDecoder(file); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			if x.Name.Local == "text" {
+				line = ""
+			}
+		case xml.CharData:
+			line += string(x)
+		case xml.EndElement:
+			if shown[strings.TrimSpace(line)] = true; strings.Contains(line, "(inexact)") {
+				t.Errorf("a node is not judged exactly: %s", line)
+			}
+		}
+	}
+	const record = "go run ./cmd/tenon-lab demo --svg docs/demo.svg"
+	p, err := packing(t.Context(), 1, packingMachines, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := packingText(p) + "b. A busy cluster: 53 pods at once on 6 nodes, the same pods in the same order. " +
+		"Means of 2 seeds.\nc. Why does trainer-2 wait?\n" + table(schedulerNames(), nil)
+	for want := range strings.Lines(text) {
+		if want = strings.TrimSpace(want); want != "" && !shown[want] {
+			t.Errorf("the recording has no line %q: %s", want, record)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/sim"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -28,36 +28,48 @@ func (d *demo) playFew(ctx context.Context, found *Found) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.cordon(ctx, false)) }()
-	var underDefault []document.DemoFate
-	if d.plays(Story) {
-		d.Progress("three pods under the default scheduler")
-		play := func() (err error) {
-			underDefault, found.Died, err = d.playStory(ctx)
-			return err
+	var fates [][]document.DemoFate // by the schedulers
+	for _, s := range schedulers() {
+		last := s.name == sim.Tenon
+		if !d.plays(Story) && !last {
+			continue
 		}
-		if err := d.withScheduler(scheduler.Plain, nil, play); err != nil {
-			return fmt.Errorf("story under the default scheduler: %w", err)
-		}
-		if err := d.clearPods(ctx); err != nil {
-			return err
+		d.Progress("three pods, one after the other, under " + s.name)
+		err := d.withScheduler(s.profiles, nil, func() error {
+			these, node, err := d.playStory(ctx, s.name)
+			if err != nil {
+				return err
+			}
+			fates = append(fates, these)
+			if s.name == sim.KubeLeast {
+				found.Died = node
+			}
+			if last {
+				return d.afterStory(ctx, found, node)
+			}
+			return nil
+		})
+		if err = errors.Join(err, d.clearPods(ctx)); err != nil {
+			return fmt.Errorf("single pods under %s: %w", s.name, err)
 		}
 	}
-	d.Progress("the same pods under Tenon")
-	err = d.withScheduler(scheduler.Tenon, nil, func() error {
-		fates, ran, err := d.playStory(ctx)
-		if err != nil {
-			return fmt.Errorf("story under Tenon: %w", err)
-		}
-		if d.plays(Story) {
-			found.Ran, found.Story = ran, pairFates(underDefault, fates)
-		}
-		if d.plays(Waiting) {
-			d.Progress("one more pod, which has to wait")
-			found.Waiting, err = d.playWaiting(ctx)
-		}
-		return err
-	})
-	return errors.Join(err, d.clearPods(ctx))
+	if d.plays(Story) {
+		found.Story = pods(fates)
+	}
+	return nil
+}
+
+// afterStory plays the act about a pod that waits, on the nodes as they are after the story under Tenon. node is the
+// one on which the first pod of the story runs.
+func (d *demo) afterStory(ctx context.Context, found *Found, node *state.Node) (err error) {
+	if d.plays(Story) {
+		found.Ran = node
+	}
+	if d.plays(Waiting) {
+		d.Progress("one more pod, which has to wait")
+		found.Waiting, err = d.playWaiting(ctx)
+	}
+	return err
 }
 
 // cordon cordons the nodes that the acts about few pods do not use, or uncordons them if closed is false.
@@ -72,19 +84,23 @@ func (d *demo) cordon(ctx context.Context, closed bool) error {
 	return nil
 }
 
-// pairFates pairs the fates of the story's pods under the default scheduler (underDefault) and under Tenon.
-func pairFates(underDefault, tenon []document.DemoFate) *document.DemoStory {
+// pods returns the pods of the story with their fates, which are given by schedulers.
+func pods(fates [][]document.DemoFate) *document.DemoStory {
 	out := &document.DemoStory{}
 	for i, p := range arrivals() {
-		out.Pods = append(out.Pods, document.DemoPod{Name: p.Name, Wants: requests(p), Default: underDefault[i],
-			Tenon: tenon[i]})
+		pod := document.DemoPod{Name: p.Name, Wants: requests(p)}
+		for _, these := range fates {
+			pod.Fates = append(pod.Fates, these[i])
+		}
+		out.Pods = append(out.Pods, pod)
 	}
 	return out
 }
 
-// playStory creates the residents and then the pods of the story. It returns the fates of the story's pods, and the
-// state of the node on which the first of these ran or failed.
-func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *state.Node, err error) {
+// playStory creates the residents and then the pods of the story, under the scheduler of a name. It returns the fates
+// of the story's pods, and the state of the node on which the first of these ran or failed.
+func (d *demo) playStory(ctx context.Context, scheduler string) (fates []document.DemoFate, node *state.Node,
+	err error) {
 	for _, p := range residents() {
 		fate, err := d.runPod(ctx, p)
 		if err != nil {
@@ -99,6 +115,7 @@ func (d *demo) playStory(ctx context.Context) (fates []document.DemoFate, node *
 		if err != nil {
 			return nil, nil, err
 		}
+		fate.Scheduler = scheduler
 		fates = append(fates, fate)
 	}
 	nodes, err := d.awaitReports(ctx)
@@ -258,7 +275,7 @@ func requests(p *v1.Pod) string {
 			if q, ok := r[name]; ok {
 				_, short, found := strings.Cut(string(name), "/")
 				if !found {
-					short = string(name)
+					short, _, _ = strings.Cut(string(name), "-") // without the size of huge pages
 				}
 				out = append(out, q.String()+" "+short)
 			}

@@ -7,10 +7,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/sim"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
-// Page is one screen of the demonstration, with the command that shows it.
+// Page is a part of the output of a command that is read at once. A page without a command continues the one before
+// it.
 type Page struct{ Command, Text string }
 
 // Draw draws one node, at most width columns wide.
@@ -19,113 +21,185 @@ type Draw func(w io.Writer, n *state.Node, width int) error
 // width bounds the columns of a line.
 const width = 100
 
-// Pages returns the results as text: first the results of all acts together, then a page for each act.
+// valueWidth returns the columns of a value in a table that has some columns of values.
+func valueWidth(columns int) int { return min(16, 60/columns) }
+
+// Pages returns the results as text: first the results of all acts together, then a page or two for each act.
 func (f *Found) Pages(draw Draw) ([]Page, error) {
-	var pages []Page
+	var texts []string
 	if f.Story != nil || f.Busy != nil || f.Waiting != nil || f.Packing != nil {
-		pages = append(pages, Page{"tenon-lab demo", f.result()})
+		texts = append(texts, f.result())
 	}
 	if f.Story != nil {
-		maps, err := f.maps(draw)
-		if err != nil {
-			return nil, err
+		texts = append(texts, story(f.Story))
+		if draw != nil {
+			maps, err := f.maps(draw)
+			if err != nil {
+				return nil, err
+			}
+			texts = append(texts, maps)
 		}
-		pages = append(pages, Page{"tenon-lab demo --act a", story(f.Story) + maps})
 	}
 	if f.Busy != nil {
-		pages = append(pages, Page{"tenon-lab demo --act b", busy(f.Busy)})
+		texts = append(texts, busy(f.Busy))
 	}
 	if f.Waiting != nil {
-		pages = append(pages, Page{"tenon-lab demo --act c", waiting(f.Waiting)})
+		texts = append(texts, waiting(f.Waiting))
 	}
 	if f.Packing != nil {
-		pages = append(pages, Page{"tenon-lab demo --act d", packingText(f.Packing)})
+		texts = append(texts, packingText(f.Packing))
 	}
 	if f.Volcano != nil {
-		pages = append(pages, Page{"tenon-lab demo --volcano", volcanoText(f.Volcano)})
+		texts = append(texts, volcanoText(f.Volcano))
+	}
+	var pages []Page
+	for i, text := range texts {
+		pages = append(pages, Page{Text: text})
+		if i == 0 {
+			pages[0].Command = "tenon-lab demo"
+		}
 	}
 	return pages, nil
 }
 
-// row is one line of a table: a label, and the values for the two schedulers or plugins that the table compares.
-type row struct{ label, left, right string }
+// row is one line of a table: a label, and a value for each column. A row without values is the head of a section.
+type row struct {
+	label  string
+	values []string
+}
 
-func table(rows []row) string { return tableOf("default scheduler", "Tenon", rows) }
-
-// tableOf returns a table whose value columns have the given heads.
-func tableOf(left, right string, rows []row) string {
+// table returns a table that has a column for each of some schedulers or plugins.
+func table(names []string, rows []row) string {
 	var b strings.Builder
-	line := func(r row) { fmt.Fprintf(&b, "%-56s %18s %18s\n", r.label, r.left, r.right) }
-	line(row{"", left, right})
-	b.WriteString(strings.Repeat("─", 94) + "\n")
+	wide := valueWidth(len(names))
+	line := func(r row) {
+		text := fmt.Sprintf("%-*s", width-wide*len(names), r.label)
+		for _, v := range r.values {
+			text += fmt.Sprintf("%*s", wide, v)
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	var heads [2][]string
+	for _, name := range names {
+		above, below := heading(name)
+		heads[0], heads[1] = append(heads[0], above), append(heads[1], below)
+	}
+	line(row{values: heads[0]})
+	line(row{values: heads[1]})
+	b.WriteString(strings.Repeat("─", width) + "\n")
 	for _, r := range rows {
 		line(r)
 	}
 	return b.String()
 }
 
+// heading returns a name in two lines; the first may be empty.
+func heading(name string) (above, below string) {
+	if name == sim.Match {
+		return "NodeResource-", "TopologyMatch"
+	}
+	above, below, ok := strings.Cut(name, " ")
+	if !ok {
+		return "", name
+	}
+	return above, below
+}
+
+// schedulerNames returns the names of the contenders on kubelets.
+func schedulerNames() (out []string) {
+	for _, s := range schedulers() {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// each returns a value for every contender on kubelets.
+func each(of func(scheduler string) string) (out []string) {
+	for _, name := range schedulerNames() {
+		out = append(out, of(name))
+	}
+	return out
+}
+
 // result returns a table with one or a few rows for each act.
 func (f *Found) result() string {
 	var rows []row
 	if s := f.Story; s != nil {
-		blind, tenon := countRunning(s)
-		total := len(s.Pods)
-		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", total), fmt.Sprint(blind),
-			fmt.Sprint(tenon)})
+		rows = append(rows, row{fmt.Sprintf("a  %d pods, one after the other: running", len(s.Pods)),
+			each(func(name string) string { return fmt.Sprint(countRunning(s, name)) })})
 	}
 	if b := f.Busy; b != nil {
-		d, t := mean(b, byDefault), mean(b, byTenon)
+		t := mean(b, sim.Tenon)
 		rows = append(rows,
-			row{fmt.Sprintf("b  %d pods at once, mean of %s: running", d.asked, seeds(d.rounds)), tenth(d.running),
-				tenth(t.running)},
-			row{"   refused by kubelets", tenth(d.refusals), tenth(t.refusals)},
-			row{"   last pod bound after", tenth(d.last) + " s", tenth(t.last) + " s"})
+			row{fmt.Sprintf("b  %d pods at once, mean of %s: running", t.asked, seeds(t.rounds)),
+				each(func(name string) string { return tenth(mean(b, name).running) })},
+			row{"   refusals by kubelets", each(func(name string) string { return tenth(mean(b, name).refusals) })},
+			row{"   last pod bound after", each(func(name string) string { return tenth(mean(b, name).last) + " s" })})
 	}
 	if w := f.Waiting; w != nil {
-		rows = append(rows, row{"c  a pod that waits runs, after room was made", "-", fmt.Sprintf("%.1f s", w.Seconds)})
+		rows = append(rows, row{"c  a pod that waits runs, after room was made",
+			[]string{"-", "-", fmt.Sprintf("%.1f s", w.Seconds)}})
 	}
 	if p := f.Packing; p != nil {
-		d, t := p.Schedulers[0], p.Schedulers[1]
-		rows = append(rows, row{fmt.Sprintf("d  %d machines simulated: GPUs idle while pods wait", p.Machines),
-			fmt.Sprint(d.IdleGPUs), fmt.Sprint(t.IdleGPUs)})
+		of := func(value func(document.DemoContender) string) []string {
+			return each(func(name string) string { return value(contenderOf(p, name)) })
+		}
+		rows = append(rows,
+			row{fmt.Sprintf("d  %d machines simulated, jobs end: refusals", p.Machines),
+				of(func(c document.DemoContender) string { return fmt.Sprint(c.RefusedLater) })},
+			row{"   mean wait of a job", of(func(c document.DemoContender) string { return tenth(c.MeanWait) + " s" })},
+			row{"   GPUs idle while jobs wait, where none ends",
+				of(func(c document.DemoContender) string { return fmt.Sprint(c.IdleGPUs) })})
 	}
-	return table(rows)
+	text := table(schedulerNames(), rows)
+	return text + "\n" + wrap("kube-scheduler's default score is LeastAllocated: the emptiest node. MostAllocated is "+
+		"the fullest, to pack nodes. Both count the amounts of whole nodes.", 0)
 }
 
-// countRunning counts the pods of the story that run under each scheduler.
-func countRunning(s *document.DemoStory) (blind, tenon int) {
+// countRunning counts the pods of the story that run under a scheduler.
+func countRunning(s *document.DemoStory, scheduler string) (count int) {
 	for _, p := range s.Pods {
-		if p.Default.Running {
-			blind++
-		}
-		if p.Tenon.Running {
-			tenon++
+		if p.Under(scheduler).Running {
+			count++
 		}
 	}
-	return blind, tenon
+	return count
 }
 
 // story renders the act about single pods.
 func story(s *document.DemoStory) string {
 	var b strings.Builder
-	b.WriteString("a. Three pods. Every node that the default scheduler chose has room for them, counted as a whole.\n\n")
+	b.WriteString("a. Three pods on nodes with other pods, which were bound by hand so that they leave gaps.\n" +
+		"Every node that kube-scheduler chose has room for the pod, counted as a whole.\n\n")
 	var rows []row
 	for _, p := range s.Pods {
-		rows = append(rows, row{p.Name + "  " + p.Wants, short(p.Default), short(p.Tenon)})
+		rows = append(rows, row{p.Name + "  " + p.Wants, each(func(name string) string { return short(p.Under(name)) })})
 	}
-	b.WriteString(table(rows))
+	b.WriteString(table(schedulerNames(), rows))
 	b.WriteString("\nWhat the kubelets said:\n")
 	for _, p := range s.Pods {
-		if p.Default.Refusals > 0 {
-			fmt.Fprintf(&b, "  %s on %s, %s: %s\n", p.Name, p.Default.Node, times(p.Default.Refusals), p.Default.Reason)
-			b.WriteString(wrap(p.Default.Message, 4))
-		}
+		b.WriteString(refusals(p))
 	}
 	b.WriteString("\nWhat the pods hold under Tenon:\n")
 	for _, p := range s.Pods {
-		if p.Tenon.Running {
-			b.WriteString(wrap(fmt.Sprintf("%s on %s: %s", p.Name, p.Tenon.Node, p.Tenon.Holds), 2))
+		if f := p.Under(sim.Tenon); f.Running {
+			b.WriteString(wrap(fmt.Sprintf("%s on %s: %s", p.Name, f.Node, f.Holds), 2))
 		}
+	}
+	return b.String()
+}
+
+// refusals returns what kubelets said to a pod. What they said the same way under several schedulers is there once.
+func refusals(p document.DemoPod) string {
+	var b strings.Builder
+	said := map[string]bool{}
+	for _, f := range p.Fates {
+		line := fmt.Sprintf("  %s on %s, %s: %s\n", p.Name, f.Node, times(f.Refusals), f.Reason)
+		if f.Refusals == 0 || said[line] {
+			continue
+		}
+		said[line] = true
+		b.WriteString(line + wrap(f.Message, 4))
 	}
 	return b.String()
 }
@@ -150,9 +224,6 @@ func times(n int) string {
 
 // maps draws the two nodes of the first pod beside each other.
 func (f *Found) maps(draw Draw) (string, error) {
-	if draw == nil {
-		return "", nil
-	}
 	const half = (width - 2) / 2
 	var sides [2][]string
 	first := f.Story.Pods[0]
@@ -160,8 +231,7 @@ func (f *Found) maps(draw Draw) (string, error) {
 		node *state.Node
 		head string
 	}{
-		{f.Died, fmt.Sprintf("Default: %s %s %s here", first.Name, gave(first.Default),
-			times(max(1, first.Default.Refusals)))},
+		{f.Died, fmt.Sprintf("kube-scheduler: %s %s here", first.Name, gave(first.Under(sim.KubeLeast)))},
 		{f.Ran, fmt.Sprintf("Tenon: %s runs here", first.Name)},
 	} {
 		var b strings.Builder
@@ -170,14 +240,14 @@ func (f *Found) maps(draw Draw) (string, error) {
 		}
 		sides[i] = append([]string{side.head, ""}, strings.Split(strings.TrimRight(b.String(), "\n"), "\n")...)
 	}
-	return "\n" + beside(sides[0], sides[1], half), nil
+	return beside(sides[0], sides[1], half), nil
 }
 
 func gave(f document.DemoFate) string {
 	if f.Running {
 		return "runs"
 	}
-	return "was refused"
+	return "was refused " + times(max(1, f.Refusals))
 }
 
 // beside puts two columns of lines next to each other; the left one gets width columns.
@@ -254,30 +324,50 @@ func seeds(n int) string {
 	return fmt.Sprintf("%d seeds", n)
 }
 
-// playBusy renders the act about a busy cluster.
+// busy renders the act about a busy cluster.
 func busy(x *document.DemoBusy) string {
-	d, t := mean(x, byDefault), mean(x, byTenon)
+	t := mean(x, sim.Tenon)
 	var b strings.Builder
 	fmt.Fprintf(&b, "b. A busy cluster: %d pods at once on %d nodes, the same pods in the same order. Means of %s.\n\n",
-		d.asked, x.Nodes, seeds(d.rounds))
-	b.WriteString(table([]row{
-		{"pods running", tenth(d.running), tenth(t.running)},
-		{"refusals by kubelets", tenth(d.refusals), tenth(t.refusals)},
-		{fmt.Sprintf("pods refused %d times and given up", tries), tenth(d.gaveUp), tenth(t.gaveUp)},
-		{"pods pending", tenth(d.pending), tenth(t.pending)},
-		{"GPUs idle that pods want", tenth(d.gpus), tenth(t.gpus)},
-		{"network functions idle that pods want", tenth(d.functions), tenth(t.functions)},
-		{"seconds until the last pod was bound", tenth(d.last), tenth(t.last)},
-	}))
-	b.WriteString("\nseed      running          refusals       last bound, s\n" +
-		"      default  Tenon   default  Tenon   default  Tenon\n")
-	for i := 0; i+1 < len(x.Rounds); i += 2 {
-		d, t := x.Rounds[i], x.Rounds[i+1]
-		fmt.Fprintf(&b, "%4d  %7d  %5d   %7d  %5d   %7.1f  %5.1f\n", d.Seed, d.Running, t.Running, d.Refusals(), t.Refusals(),
-			d.LastBound, t.LastBound)
+		t.asked, x.Nodes, seeds(t.rounds))
+	of := func(label string, value func(means) float64) row {
+		return row{label, each(func(name string) string { return tenth(value(mean(x, name))) })}
 	}
+	b.WriteString(table(schedulerNames(), []row{
+		of("pods running", func(m means) float64 { return m.running }),
+		of("refusals by kubelets", func(m means) float64 { return m.refusals }),
+		of(fmt.Sprintf("pods refused %d times and given up", tries), func(m means) float64 { return m.gaveUp }),
+		of("pods pending", func(m means) float64 { return m.pending }),
+		of("GPUs idle that pods want", func(m means) float64 { return m.gpus }),
+		of("network functions idle that pods want", func(m means) float64 { return m.functions }),
+		of("seconds until the last pod was bound", func(m means) float64 { return m.last }),
+	}))
+	const note = "All %d pods fit together, if each goes to the right node. A pod that a kubelet refused is created " +
+		"again, until it was refused %d times, so one pod can count as several refusals. Tenon binds the pods of one " +
+		"node one after the other, so that its predictions hold: its last pod may be bound later."
+	b.WriteString("\n" + wrap(fmt.Sprintf(note, t.asked, tries), 0))
+	b.WriteString("\n" + seedsTable(x))
 	fmt.Fprintf(&b, "\nTenon predicted what %d pods hold; for %d of them the kubelets did otherwise.\n", t.predicted,
 		t.wrong)
+	return b.String()
+}
+
+// seedsTable has a line for every seed, so that the luckiest one is not shown alone.
+func seedsTable(x *document.DemoBusy) string {
+	var b strings.Builder
+	b.WriteString("seed           running                refusals            last bound, s\n" +
+		"        Least   Most  Tenon     Least   Most  Tenon     Least   Most  Tenon\n")
+	step := len(schedulers())
+	for i := 0; i+step <= len(x.Rounds); i += step {
+		rounds := x.Rounds[i : i+step]
+		running, refused, last := "", "", ""
+		for _, r := range rounds {
+			running += fmt.Sprintf("%7d", r.Running)
+			refused += fmt.Sprintf("%7d", r.Refusals())
+			last += fmt.Sprintf("%7.1f", r.LastBound)
+		}
+		fmt.Fprintf(&b, "%4d  %s   %s   %s\n", rounds[0].Seed, running, refused, last)
+	}
 	return b.String()
 }
 
@@ -289,29 +379,6 @@ func waiting(w *document.DemoWaiting) string {
 	fmt.Fprintf(&b, "\n$ kubectl delete pod %s    # on %s, so that the room is in one place\n", w.Ends, w.Node)
 	fmt.Fprintf(&b, "%s runs %.1f s later.\n", w.Pod, w.Seconds)
 	fmt.Fprintf(&b, "\n$ kubectl tenon explain pod %s\n%s\n", w.Pod, strings.TrimRight(w.After, "\n"))
-	return b.String()
-}
-
-// packingText renders the act about many machines.
-func packingText(p *document.DemoPacking) string {
-	d, t := p.Schedulers[0], p.Schedulers[1]
-	number := func(n int) string { return fmt.Sprint(n) }
-	var b strings.Builder
-	fmt.Fprintf(&b, "d. %d simulated machines with %d GPUs, %d pods that stay (seed %d).\n\n", p.Machines, t.GPUs,
-		p.Asked, p.Seed)
-	b.WriteString(table([]row{
-		{"pods placed before the first one waits", number(d.First), number(t.First)},
-		{"pods placed in the end", number(d.Placed), number(t.Placed)},
-		{"refusals by kubelets", number(d.Refused), number(t.Refused)},
-		{"GPUs idle while pods wait for as many", fmt.Sprint(d.IdleGPUs), fmt.Sprint(t.IdleGPUs)},
-	}))
-	b.WriteString("\nPods placed before the first one waits:\n")
-	longest := max(d.First, t.First, 1)
-	for _, s := range p.Schedulers {
-		fmt.Fprintf(&b, "  %-8s %s %d\n", s.Name, strings.Repeat("█", max(1, s.First*70/longest)), s.First)
-	}
-	b.WriteString("\n")
-	b.WriteString(wrap("Machines and pods: "+p.Source+".", 0))
 	return b.String()
 }
 

@@ -46,15 +46,15 @@ func volcanoText(x *document.DemoVolcano) string {
 	fmt.Fprintf(&b, "Volcano: %d gangs of %d tasks at once on %d nodes, the same jobs in the same order. Means of %s.\n\n",
 		t.gangs, t.tasks, x.Nodes, seeds(t.rounds))
 	rows := []row{
-		{"gangs that run as a whole", tenth(a.whole), tenth(t.whole)},
-		{"tasks of these gangs", tenth(a.inWhole), tenth(t.inWhole)},
-		{"gangs that wait, without any node", tenth(a.waiting), tenth(t.waiting)},
-		{"gangs of which only some tasks have a node", tenth(a.partial), tenth(t.partial)},
-		{"gangs given up after three restarts", tenth(a.gaveUp), tenth(t.gaveUp)},
-		{"tasks refused by kubelets", tenth(a.refusals), tenth(t.refusals)},
-		{"GPUs stranded: gangs want them, no whole gang has them", tenth(a.strandedGPUs), tenth(t.strandedGPUs)},
+		{"gangs that run as a whole", []string{tenth(a.whole), tenth(t.whole)}},
+		{"tasks of these gangs", []string{tenth(a.inWhole), tenth(t.inWhole)}},
+		{"gangs that wait, without any node", []string{tenth(a.waiting), tenth(t.waiting)}},
+		{"gangs of which only some tasks have a node", []string{tenth(a.partial), tenth(t.partial)}},
+		{"gangs given up after three restarts", []string{tenth(a.gaveUp), tenth(t.gaveUp)}},
+		{"tasks refused by kubelets", []string{tenth(a.refusals), tenth(t.refusals)}},
+		{"GPUs stranded: gangs want them, no whole gang has them", []string{tenth(a.strandedGPUs), tenth(t.strandedGPUs)}},
 	}
-	b.WriteString(tableOf("with "+volcano.NumaAware, "with "+volcano.Tenon, rows))
+	b.WriteString(table([]string{"with " + volcano.NumaAware, "with " + volcano.Tenon}, rows))
 	b.WriteString("\nseed       gangs running            refusals       stranded GPUs\n" +
 		"      numa-aware  tenon   numa-aware  tenon   numa-aware  tenon\n")
 	for i := 0; i+1 < len(x.Rounds); i += 2 {

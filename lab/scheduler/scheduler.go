@@ -34,6 +34,20 @@ const (
 	// Plain is kube-scheduler without Tenon.
 	Plain = `- schedulerName: default-scheduler
 `
+	// Packed is kube-scheduler without Tenon and with the score MostAllocated, which prefers the fullest node. Devices
+	// have the highest weight, as where GPUs are to be kept together.
+	Packed = `- schedulerName: default-scheduler
+  pluginConfig:
+  - name: NodeResourcesFit
+    args:
+      scoringStrategy:
+        type: MostAllocated
+        resources:
+        - {name: nvidia.com/gpu, weight: 3}
+        - {name: intel.com/sriov_vf, weight: 3}
+        - {name: cpu, weight: 1}
+        - {name: memory, weight: 1}
+`
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
 ` + enabled
