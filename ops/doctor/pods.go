@@ -150,9 +150,9 @@ func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
 // onNone returns that a pod can run on none of some nodes.
 func onNone(nodes int) string {
 	if nodes == 1 {
-		return "it cannot run on the only node"
+		return "the pod cannot run on the only node"
 	}
-	return "it can run on none of " + choose(nodes, "node")
+	return "the pod can run on none of " + choose(nodes, "node")
 }
 
 // maxRemedies bounds the remedies in one finding of never.

@@ -120,12 +120,12 @@ func quoted(s string) string {
 	return string(out)
 }
 
-// looks takes pictures of a page in both themes at both widths, and examines each.
+// looks takes pictures of a page in both themes at three widths, and examines each.
 func (b browser) looks(name string) {
 	b.t.Helper()
 	for _, theme := range []string{"light", "dark"} {
 		media := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}
-		for _, width := range []int64{1280, 390} {
+		for _, width := range []int64{1280, 390, 2560} {
 			b.do("change the window", emulation.SetEmulatedMedia().WithFeatures(media),
 				chromedp.EmulateViewport(width, 800), chromedp.Evaluate(`scrollTo(0, 0)`, nil), painted())
 			var picture []byte

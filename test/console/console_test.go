@@ -100,12 +100,15 @@ func nodePage(t *testing.T, b browser, c cluster) {
 	b.says("h2", "Who holds what")
 	b.says("td", "default/encoder")
 	b.do("mark what the pod holds", chromedp.Click(`//tr[contains(., "encoder")]//button`, chromedp.BySearch),
-		chromedp.WaitVisible(".cpu.marked", chromedp.ByQuery))
-	b.says("h2", "Distances")
+		chromedp.WaitVisible(".cell.marked", chromedp.ByQuery))
+	b.says("figcaption", "Distances")
+	sameLetters(t, b, c, on)
+	explains(b)
 	b.looks("node")
 	goTo(b, "#/nodes/gpu-8", "gpu-8")
-	b.says(".device", "")
+	b.says(".device", "GPU-0")
 	b.looks("node-gpu")
+	misaligned(t, b, c)
 }
 
 // placed waits until a pod has a node.
@@ -180,6 +183,8 @@ func whatIf(_ *testing.T, b browser, _ cluster) {
 	b.do("place the example", chromedp.Click("#example", chromedp.ByQuery), chromedp.SendKeys("#count", "max"+kb.Enter))
 	b.says("#result", "fit")
 	b.says("#result td", "xeon-2s")
+	b.says("#result figcaption", "after")
+	b.do("see the pods in the drawing", chromedp.WaitVisible("#result .cell.fresh", chromedp.ByQuery))
 	b.looks("whatif")
 	b.do("check", chromedp.Click("#ever", chromedp.ByQuery))
 	b.says("#result", "can run")
@@ -350,6 +355,7 @@ func chinese(_ *testing.T, b browser, _ cluster) {
 	b.says("h1", "策略")
 	goTo(b, "#/", "集群")
 	b.says("h2", "还能容纳")
+	b.says(".numbers", "个节点")
 	b.looks("cluster-zh")
 	b.do("choose English", chromedp.Evaluate(`{ const s = document.querySelector("#language"); s.value = "en";
 		s.dispatchEvent(new Event("change")) }`, nil))

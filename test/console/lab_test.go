@@ -25,6 +25,8 @@ const machines = "2xxeon-2s,gpu-8,epyc-nps4,xeon-snc2"
 // cluster is a lab with a console, each a program as people start it.
 type cluster struct {
 	address    string // with the secret
+	programs   string // the folder of the lab's programs
+	kubeconfig string
 	client     kubernetes.Interface
 	layouts    dynamic.ResourceInterface
 	affinities dynamic.ResourceInterface
@@ -56,7 +58,19 @@ func start(t *testing.T, nodes string) cluster {
 	}
 	layouts := schema.GroupVersionResource{Group: "tenon.sh", Version: "v1alpha1", Resource: "nodelayouts"}
 	affinities := layouts.GroupVersion().WithResource("nodeaffinities")
-	return cluster{address, client, any.Resource(layouts), any.Resource(affinities)}
+	return cluster{address, dir, up, client, any.Resource(layouts), any.Resource(affinities)}
+}
+
+// run returns what kubectl tenon prints.
+func (c cluster) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.programs, "kubectl-tenon"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl tenon %v: %v\n%s", args, err, out)
+	}
+	return string(out)
 }
 
 // program starts a program that runs until the test ends, and returns the part of its output that matches the pattern's

@@ -124,7 +124,7 @@ func empty(b browser, s *server) {
 	b.do("place the example by keys", chromedp.Focus("#example"), chromedp.KeyEvent(kb.Enter), chromedp.Focus("#place"),
 		chromedp.KeyEvent(kb.Enter))
 	b.says("main", "No node has reported its NUMA nodes.")
-	visit(b, "#/policy", "main", "No configuration of a scheduler", "empty-policy")
+	visit(b, "#/policy", "main", "No ConfigMap with the configuration of a scheduler", "empty-policy")
 	b.says("main", "No node reports its kubelet's configuration.")
 	visit(b, "#/kubelets", "h1", "Kubelets", "empty-kubelets")
 	b.do("plan by keys", chromedp.Focus("#reservedCPUs"), chromedp.KeyEvent("0-1"+kb.Enter))

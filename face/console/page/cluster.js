@@ -156,11 +156,21 @@ export function clusterPage(root) {
       item(`${free} / ${whole}`, t.freeCPUs));
   }
 
+  // sentence says why a pod waits: in the words of the scheduler's last decision, or of the judgement now where there is none.
+  async function sentence(p) {
+    const path = `/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}`;
+    try {
+      const [h, last = {}] = await get(path + "/decisions").then((x) => [x, x.decisions[0]]);
+      if (last.summary || last.message) return phrase(last.summary || "") || last.message;
+      return phrase((await get(path)).summary?.text || "") || h.problem || t.noEvent;
+    } catch (e) {
+      return e.message;
+    }
+  }
+
   async function waitingPods() {
     const rows = await get("/pods?waiting=true&limit=50"), back = focused(waiting);
-    const why = await Promise.all(rows.pods.slice(0, someWaiting).map((p) =>
-      get(`/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}/decisions`)
-        .then((h) => phrase(h.decisions[0]?.summary || "") || h.decisions[0]?.message || h.problem || t.noEvent, (e) => e.message)));
+    const why = await Promise.all(rows.pods.slice(0, someWaiting).map(sentence));
     waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : rows.total})`].filter(Boolean).join(" ")),
       rows.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
       table([t.pod, t.why, t.since], rows.pods.slice(0, someWaiting).map((p, i) => [podLink(p), why[i] || p.reason || "", ago(p.created)]), t.waitingPods, true),

@@ -24,7 +24,9 @@ export function svg(name, attributes, ...children) {
   return fill(out, children);
 }
 
-export const link = (text, ...path) => el("a", { href: "#/" + path.map(encodeURIComponent).join("/") }, text);
+// link leads to a page. A short text is not broken at its hyphens.
+export const link = (text, ...path) => el("a", { href: "#/" + path.map(encodeURIComponent).join("/"), class: text.length <= unbroken && "short" }, text);
+const unbroken = 28;
 export const nodeLink = (name) => link(name, "nodes", name);
 export const podLink = (p) => link(p.namespace + "/" + p.name, "pods", p.namespace, p.name);
 
@@ -53,6 +55,10 @@ export function field(text, input, help) {
 }
 
 export const choices = (all, chosen) => all.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
+
+// diff shows the lines of a diff: what comes and what goes has a colour, and its sign as before.
+export const diff = (lines) => el("pre", { class: "diff", tabindex: "0" }, lines.map((l) =>
+  el("span", { class: /^(\+\+\+|---|@@)/.test(l) ? "where" : l.startsWith("+") ? "comes" : l.startsWith("-") ? "goes" : "" }, l + "\n")));
 
 // problem shows why something cannot be shown, and what to do about it.
 export function problem(e, again) {

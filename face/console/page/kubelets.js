@@ -1,5 +1,5 @@
 // The page of kubelets: what a change of their configuration would do, and the change itself while it goes on.
-import { choices, el, field, limits, nodeLink, note, podLink, problem, quiet, table, when } from "./dom.js";
+import { choices, diff, el, field, limits, nodeLink, note, podLink, problem, quiet, table, when } from "./dom.js";
 import { get, send } from "./api.js";
 import { say, texts as t, word } from "./texts.js";
 
@@ -7,6 +7,12 @@ const few = 20, poll = 1000, at = "/api/v1/kubelets/";
 const policies = ["none", "best-effort", "restricted", "single-numa-node"];
 // draft and plan survive a visit to another page.
 let draft = {}, plan = null;
+
+// propose fills in the form for a change that another page suggests.
+export function propose(change) {
+  draft = change;
+  plan = null;
+}
 
 // slim is what of a plan is needed to carry it out.
 const slim = (p) => ({ ...p, moves: [], shapes: [], limits: [], nodes: p.nodes.map((n) => ({ ...n, pods: [] })) });
@@ -48,7 +54,7 @@ export function kubeletsPage(root) {
   function diffs() {
     const on = Map.groupBy(plan.nodes, (n) => JSON.stringify([n.diff, n.errors, n.warnings]));
     return [...on.values()].map((all) => [el("h3", {}, all.slice(0, few).map((n, i) => [i ? ", " : "", nodeLink(n.name)]),
-      all.length > few ? " " + say("moreNodes", all.length - few) : ""), el("pre", { tabindex: "0" }, all[0].diff.join("\n")),
+      all.length > few ? " " + say("moreNodes", all.length - few) : ""), diff(all[0].diff),
     (all[0].errors || []).map((e) => note(`${t.notAccepted}: ${e}`, true)),
     (all[0].warnings || []).map((e) => note(e))]);
   }

@@ -27,6 +27,7 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
       columns = Math.max(1, Math.floor((frame.clientWidth + size.gap) / (size.w + size.gap)));
       if (height() <= fits) break;
     }
+    stretch(fits);
     columns = Math.min(columns, Math.max(1, ...groups.map((g) => g.nodes.length)));
     width = size.name ? Math.min(size.w * 1.6, (frame.clientWidth + size.gap) / columns - size.gap) : size.w;
     let y = 0, from = 0;
@@ -38,6 +39,16 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
     }
     frame.style.setProperty("height", Math.max(1, y) + "px");
     paint();
+  }
+
+  // stretch enlarges the boxes while all nodes still show in the window.
+  function stretch(fits) {
+    const least = size;
+    for (const f of [2, 1.7, 1.4, 1.2, 1]) {
+      size = { ...least, w: Math.floor(least.w * f), h: Math.floor(least.h * f) };
+      columns = Math.max(1, Math.floor((frame.clientWidth + size.gap) / (size.w + size.gap)));
+      if (height() <= fits && size.w <= frame.clientWidth) return;
+    }
   }
 
   function height() {
@@ -97,7 +108,7 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
       if (size.each && p) {
         c.fillStyle = colours.quiet;
         c.font = "11px system-ui, sans-serif";
-        c.fillText(clip(c, w > narrow * 2 ? `${p.id}: ${say("freeShort", text)}` : text, wide), left + 1, y + size.name + size.each - 5);
+        c.fillText(clip(c, w > narrow * 2 ? `${p.id}: ${text === "–" ? text : say("freeShort", text)}` : text, wide), left + 1, y + size.name + size.each - 5);
       }
     });
     if (n.misaligned) corner(c, colours, x + width, from + h);

@@ -1,6 +1,7 @@
 // The page of policies: how schedulers and kubelets are configured, and the switch of the plugin.
-import { choices, el, field, limits, nodeLink, note, problem, quiet, table } from "./dom.js";
+import { choices, diff, el, field, limits, nodeLink, note, problem, quiet, table } from "./dom.js";
 import { get, send } from "./api.js";
+import { propose } from "./kubelets.js";
 import { say, texts as t } from "./texts.js";
 
 const few = 20;
@@ -27,7 +28,7 @@ export function policyPage(root) {
     try {
       const answer = await ask({ dryRun: "true" });
       const button = answer.diff ? el("button", { type: "button", class: "main", onclick: write }, t.write) : null;
-      place.replaceChildren(el("p", {}, t.preview), el("pre", { tabindex: "0" }, answer.diff || t.nothingChanges), quiet(answer.reload || ""),
+      place.replaceChildren(el("p", {}, t.preview), answer.diff ? diff(answer.diff.split("\n")) : quiet(t.nothingChanges), quiet(answer.reload || ""),
         ...(answer.warnings || []).map((w) => note(w)),
         el("div", { class: "tools" }, button, el("button", { type: "button", onclick: leave }, t.cancel)));
       place.querySelector("button").focus();
@@ -110,15 +111,21 @@ export function policyPage(root) {
     const r = k.rules, some = k.nodes.slice(0, few);
     return [[`${k.nodes.length}: `, some.map((n, i) => [i ? ", " : "", nodeLink(n)]), k.nodes.length > few ?
       " " + say("moreNodes", k.nodes.length - few) : ""], `${r.topologyManagerPolicy} (${r.topologyManagerScope})`, r.cpuManagerPolicy,
-    r.memoryManagerPolicy, [...options(r.topologyManagerPolicyOptions), ...options(r.cpuManagerPolicyOptions)].join(", ") || "–", r.reservedCPUs || "–"];
+    r.memoryManagerPolicy, [...options(r.topologyManagerPolicyOptions), ...options(r.cpuManagerPolicyOptions)].join(", ") || "–", r.reservedCPUs || "–", plans(k)];
+  }
+
+  // plans leads to the page of kubelets with these nodes.
+  function plans(k) {
+    const only = k.nodes.length === 1 ? "kubernetes.io/hostname=" + k.nodes[0] : `kubernetes.io/hostname in (${k.nodes.join(",")})`;
+    return el("button", { type: "button", onclick: () => { propose({ selector: only, topologyManagerPolicy: "" }); location.hash = "#/kubelets"; } }, t.planChange);
   }
 
   async function draw() {
     const p = await get("/scheduling");
     root.replaceChildren(el("h1", {}, t.policy), limits(p.limits) || "",
-      el("h2", {}, t.schedulers), ...(p.schedulers.length ? p.schedulers.map(scheduler) : [quiet(t.noSchedulers)]),
+      el("h2", {}, t.schedulers), ...(p.schedulers.length ? p.schedulers.map(scheduler) : [note(t.noSchedulers), quiet(t.tryInstead, " ", el("a", { href: "#/whatif" }, t.whatIf))]),
       el("h2", {}, t.kubelets), p.kubelets.length ? table([t.node, t.topologyManager, t.cpuManager, t.memoryManager, t.options,
-        t.reservedCPUs], p.kubelets.map(kubelets), t.kubelets, true) : quiet(t.noKubelets));
+        t.reservedCPUs, ""], p.kubelets.map(kubelets), t.kubelets, true) : quiet(t.noKubelets));
   }
 
   return {

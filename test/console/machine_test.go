@@ -1,0 +1,92 @@
+package console_test
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// sameLetters compares the letters of pods on a node's page with those of kubectl tenon map.
+func sameLetters(t *testing.T, b browser, c cluster, node string) {
+	t.Helper()
+	const read = `[...document.querySelectorAll("#holds tbody tr")].filter((tr) => tr.querySelector("button.letter"))
+		.map((tr) => [tr.querySelector(".letter").innerText.trim(), tr.querySelector("a").innerText])`
+	var pods [][]string
+	b.do("read the letters", chromedp.Evaluate(read, &pods))
+	if len(pods) == 0 {
+		t.Fatal("the page has no pod with a letter")
+	}
+	text := c.run(t, "map", node)
+	for _, p := range pods {
+		line := regexp.MustCompile(`(?m)^ ` + regexp.QuoteMeta(p[0]) + `[ *!?] ` + regexp.QuoteMeta(p[1]) + `\b`)
+		if !line.MatchString(text) {
+			t.Errorf("the page has %s for %s, and kubectl tenon map prints\n%s", p[0], p[1], text)
+		}
+	}
+}
+
+// explains checks that a part of the drawing says the same to keys, to a pointer and to a finger.
+func explains(b browser) {
+	b.t.Helper()
+	b.do("go to a part by keys", chromedp.Focus(".explained", chromedp.ByQuery), chromedp.KeyEvent(kb.Home),
+		chromedp.KeyEvent(kb.ArrowRight))
+	b.says(".tip", "CPU")
+	b.do("leave it", chromedp.KeyEvent(kb.Escape))
+	for _, pointer := range []string{"pointerover", "click"} {
+		b.do("rest on the pod's CPU", chromedp.Evaluate(`document.querySelector(".cell.marked").dispatchEvent(
+			new (`+quoted(pointer)+` === "click" ? MouseEvent : PointerEvent)(`+quoted(pointer)+`, { bubbles: true }))`, nil))
+		b.says(".tip", "default/encoder")
+	}
+}
+
+// misaligned shows a pod with CPUs of two NUMA nodes where one has enough: it is marked on the map, in the list, and on
+// the page of its node.
+func misaligned(t *testing.T, b browser, c cluster) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "split"}}
+	if _, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := pod("astride", "4")
+	p.Spec.NodeName = node.Name
+	p, err := c.client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	numa := func(id int64, cpus string) (any, any) {
+		distances := []any{int64(10 + 10*id), int64(20 - 10*id)}
+		return map[string]any{"id": id, "memory": int64(16 << 30), "distances": distances},
+			map[string]any{"numa": id, "socket": id, "l3": id, "cpus": []any{cpus}}
+	}
+	numa0, cpus0 := numa(0, "0-7")
+	numa1, cpus1 := numa(1, "8-15")
+	held := map[string]any{"name": "main", "cpus": "1-2,8-9"}
+	layout := map[string]any{"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeLayout",
+		"metadata": map[string]any{"name": "split"},
+		"machine":  map[string]any{"numas": []any{numa0, numa1}, "cpus": []any{cpus0, cpus1}},
+		"rules": map[string]any{"topologyManagerPolicy": "best-effort", "topologyManagerScope": "container",
+			"cpuManagerPolicy": "static", "memoryManagerPolicy": "None", "reservedCPUs": "0"},
+		"holdings": []any{map[string]any{"namespace": "default", "name": p.Name, "uid": string(p.UID),
+			"containers": []any{held}}}}
+	object := &unstructured.Unstructured{Object: layout}
+	if _, err := c.layouts.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	goTo(b, "#/nodes/split", "split")
+	b.says("#holds td", "more NUMA nodes than necessary")
+	b.do("see it in the drawing", chromedp.WaitVisible(".cell.mis", chromedp.ByQuery))
+	b.looks("node-misaligned")
+	goTo(b, "#/", "Cluster")
+	b.says(".legend", "nodes with misaligned pods: 1")
+	b.do("show only these nodes", chromedp.Click(".legend .cornered", chromedp.ByQuery),
+		chromedp.SetValue("#view-as", "list", chromedp.ByQuery),
+		chromedp.Evaluate(`document.querySelector("#view-as").dispatchEvent(new Event("change"))`, nil))
+	b.says("td", "misaligned pods: 1")
+	b.says(".pager", "of 1")
+	b.looks("cluster-list")
+}
