@@ -36,7 +36,7 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff chaos fuzz images chart release push
+.PHONY: help demo test lint verify generate build bench diff chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -114,6 +114,9 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 		go run ./test/bench && $(bench-go) && $(bench-agent))
 
 ##@ A release:
+
+pictures: ## Make the README's pictures of the console anew (2 minutes; needs chromium)
+	go test -count=1 -tags picture ./test/console -run TestPictures -args -pictures $(CURDIR)/docs
 
 images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS (the first time 20 minutes)
 	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -registry "$$REGISTRY" -version "$$VERSION"
