@@ -152,8 +152,8 @@ export function clusterPage(root) {
     const item = (value, name) => el("li", {}, el("b", {}, value), " " + name);
     const pods = noPods() ? () => "–" : (n) => n, of = (name) => (readable() ? `${name} (${readable()})` : name);
     numbers.hidden = !overview.ready;
-    numbers.replaceChildren(item(all.size, t.nodes), item(pods(overview.pods), of(t.pods)), item(pods(overview.waiting), of(t.waiting)),
-      item(`${free} / ${whole}`, t.freeCPUs));
+    numbers.replaceChildren(item(lacks("nodes") && !all.size ? "–" : all.size, t.nodes), item(pods(overview.pods), of(t.pods)),
+      item(pods(overview.waiting), of(t.waiting)), item(lacks("nodelayouts") && !whole ? "–" : `${free} / ${whole}`, t.freeCPUs));
   }
 
   // sentence says why a pod waits: in the words of the scheduler's last decision, or of the judgement now where there is none.
@@ -170,6 +170,9 @@ export function clusterPage(root) {
 
   async function waitingPods() {
     const rows = await get("/pods?waiting=true&limit=50"), back = focused(waiting);
+    // The number above must not differ from that of the list.
+    overview.waiting = rows.total;
+    count();
     const why = await Promise.all(rows.pods.slice(0, someWaiting).map(sentence));
     waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : rows.total})`].filter(Boolean).join(" ")),
       rows.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
@@ -201,6 +204,10 @@ export function clusterPage(root) {
     const back = focused(shapes);
     const choose = (i) => () => { colour.value = "room:" + i; legend(); map.later(); frame.scrollIntoView({ block: "center" }); };
     const submit = (e) => { e.preventDefault(); fitting(); };
+    if (overview?.ready && ![...all.values()].some((n) => n.numas.length)) {
+      shapes.replaceChildren(el("h2", {}, t.slots), quiet(t.nothingToCount));
+      return;
+    }
     const rows = (room?.shapes || []).map((s, i) => [s.shape, el("b", {}, s.slots), s.percent ? s.percent + " %" : "–",
       el("button", { type: "button", onclick: choose(i) }, t.onMap)]);
     shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error, fitting) : rows.length ?

@@ -44,7 +44,7 @@ export const when = (time) => el("time", { datetime: time }, new Date(time).toLo
 
 // ago is how long ago a time was, in words.
 export function ago(time) {
-  const seconds = Math.max(0, (Date.now() - new Date(time)) / 1000), words = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "short" });
+  const seconds = Math.max(0, (Date.now() - new Date(time)) / 1000), words = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "short", numeric: "auto" });
   const [unit, size] = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]].find(([, s]) => seconds >= s) || ["second", 1];
   return el("time", { datetime: time }, words.format(-Math.floor(seconds / size), unit));
 }
@@ -107,6 +107,9 @@ export function ids(list) {
   }
   return out;
 }
+
+// idList shows a list of ids, which is broken only after commas.
+export const idList = (list) => list.split(",").map((part, i, all) => [el("span", { class: "short" }, part + (i < all.length - 1 ? "," : "")), el("wbr")]);
 
 export const memoryText = (all) => (all || []).map((m) => `${m.kind} ${bytes(m.bytes)}` + (m.numas ? ` (${t.numa} ${m.numas})` : "")).join(", ");
 export const devicesText = (all) => (all || []).map((d) => `${d.resource}: ${d.ids ? d.ids.join(", ") : d.count}`).join("; ");

@@ -72,7 +72,7 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
     canvas.style.setProperty("height", h + "px");
     const c = canvas.getContext("2d"), css = getComputedStyle(document.documentElement), from = top();
     const of = (name) => css.getPropertyValue("--" + name).trim();
-    const colours = Object.fromEntries(["free", "some", "full", "none", "ink", "line", "edge", "warn", "accent", "quiet", "held", "panel"].map((n) => [n, of(n)]));
+    const colours = Object.fromEntries(["free", "some", "full", "none", "ink", "line", "edge", "warn", "accent", "quiet", "corner"].map((n) => [n, of(n)]));
     c.scale(scale, scale);
     c.translate(0, -from);
     painted = { c, colours, from, to: from + h };
@@ -137,7 +137,7 @@ export function drawing(canvas, frame, { ink, describe, open, chose }) {
   // corner marks a node with misaligned pods.
   function corner(c, colours, x, y) {
     const d = Math.max(4, Math.min(16, size.h / 4));
-    c.fillStyle = colours.held;
+    c.fillStyle = colours.corner;
     c.beginPath();
     c.moveTo(x, y - d);
     c.lineTo(x, y);

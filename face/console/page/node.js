@@ -1,11 +1,10 @@
 // The page of one node: its machine with who holds what, and what is used now.
-import { bytes, devicesText, el, memoryText, note, podLink, quiet, table } from "./dom.js";
+import { bytes, devicesText, el, idList, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
 import { get } from "./api.js";
 import { affinityView } from "./affinity.js";
 import { machineView } from "./machine.js";
 import { useView } from "./use.js";
 import { say, texts as t, word } from "./texts.js";
-import { ids } from "./dom.js";
 
 export function nodePage(root, name) {
   let node = null, last = null, layer = "pods";
@@ -40,6 +39,8 @@ export function nodePage(root, name) {
     return out;
   }
 
+  const cpuList = (list) => (list ? [el("b", {}, ids(list).length), ": ", idList(list)] : "–");
+
   // heldMemory names NUMA nodes where they are not those of the whole container.
   const heldMemory = (c) => (c.memory || []).map((b) => memoryText([b.numas === c.numas ? { ...b, numas: "" } : b]).replace(/^memory /, "")).join(", ");
 
@@ -48,7 +49,7 @@ export function nodePage(root, name) {
     const h = owner.holder, lead = el("button", { type: "button", class: "letter", "aria-pressed": String(view.marked === owner.key),
       "aria-label": say("markPod", owner.name), onclick: () => view.toggle(owner.key) }, view.swatch(owner));
     const state = [word(h.source), owner.misaligned && el("div", { class: "bad" }, "! " + t.misaligned), owner.gone && el("div", { class: "bad" }, "? " + t.isGone)];
-    return (h.containers?.length ? h.containers : [{}]).map((c, i) => [i ? "" : lead, i ? "" : h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", c.cpus ? say("cpusAre", ids(c.cpus).length, c.cpus) : "–", heldMemory(c),
+    return (h.containers?.length ? h.containers : [{}]).map((c, i) => [i ? "" : lead, i ? "" : h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", cpuList(c.cpus), heldMemory(c),
       devicesText(c.devices), i ? "" : state]);
   }
 
@@ -56,7 +57,7 @@ export function nodePage(root, name) {
     const r = node.rules || {}, by = Map.groupBy(r.reservedMemory || [], (m) => `${m.kind} ${bytes(m.bytes)}`);
     const memory = [...by].map(([what, all]) => say("onNUMAs", what, all.map((m) => m.numa).join(", "))).join("; ");
     if (!r.reservedCPUs && !memory) return [];
-    return [[el("span", { class: "cell reserved", "aria-hidden": "true" }), t.isReserved, "–", "–", r.reservedCPUs ? say("cpusAre", ids(r.reservedCPUs).length, r.reservedCPUs) : "–", memory, "", t.configured]];
+    return [[el("span", { class: "cell reserved", "aria-hidden": "true" }), t.isReserved, "–", "–", cpuList(r.reservedCPUs), memory, "", t.configured]];
   }
 
   function drawHolders(all = drawn) {

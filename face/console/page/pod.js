@@ -1,5 +1,5 @@
 // The page of one pod: where it lies and why, where else it fits, what would have to go, and what was decided.
-import { bytes, choices, devicesText, el, field, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
+import { bytes, choices, devicesText, el, field, idList, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
 import { get } from "./api.js";
 import { machineView } from "./machine.js";
 import { beforeAfter } from "./compare.js";
@@ -17,7 +17,7 @@ export function podPage(root, namespace, name) {
 
   function lies(p) {
     if (!p.holds) return [];
-    const rows = (p.holds.containers || []).map((c) => [c.name || "–", c.numas || "–", c.cpus || "–", memoryText(c.memory),
+    const rows = (p.holds.containers || []).map((c) => [c.name || "–", c.numas || "–", c.cpus ? idList(c.cpus) : "–", memoryText(c.memory),
       devicesText(c.devices)]);
     return [el("h2", {}, t.whatHolds), el("p", {}, nodeLink(p.node), " · ", say("hereIs", p.node, p.holds.numas || "–", word(p.holds.source))),
       p.holds.misaligned ? note(t.misaligned) : null, table([t.container, t.numa, t.cpus, t.memory, t.devices], rows, t.whatHolds, true)];
