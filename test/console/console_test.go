@@ -87,6 +87,17 @@ func clusterPage(_ *testing.T, b browser, _ cluster) {
 	b.do("colour by room", chromedp.Click(`//button[text()="Show on the map"]`, chromedp.BySearch))
 	b.says(".legend", "no room")
 	b.looks("cluster")
+	// A finger's first tap says what is drawn of a node, the second one opens it.
+	tap := chromedp.Evaluate(`{ const c = document.querySelector("canvas"), r = c.getBoundingClientRect();
+		const at = { bubbles: true, clientX: r.left + 20, clientY: r.top + 40 };
+		c.dispatchEvent(new PointerEvent("pointerdown", { ...at, pointerType: "touch" }));
+		c.dispatchEvent(new MouseEvent("click", at)); }`, nil)
+	b.do("touch a node", tap)
+	b.says(".map .tip", "NUMA node 0")
+	b.do("touch it again", tap)
+	b.says("h1", "Node ")
+	goTo(b, "#/", "Cluster")
+	b.says(".numbers", "nodes")
 	// Keys alone: the map has the focus, an arrow chooses the first node, Enter opens it.
 	b.do("open a node by keys", chromedp.Focus("canvas"), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Home))
 	b.says(".said", "NUMA node 0")

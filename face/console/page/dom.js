@@ -114,6 +114,10 @@ export const idList = (list) => list.split(",").map((part, i, all) => [el("span"
 export const memoryText = (all) => (all || []).map((m) => `${m.kind} ${bytes(m.bytes)}` + (m.numas ? ` (${t.numa} ${m.numas})` : "")).join(", ");
 export const devicesText = (all) => (all || []).map((d) => `${d.resource}: ${d.ids ? d.ids.join(", ") : d.count}`).join("; ");
 
+// deviceList is devicesText that is broken only between devices.
+export const deviceList = (all) => (all || []).map((d, i) => [i ? "; " : "", `${d.resource}: `, d.ids ?
+  d.ids.map((id, k) => [el("span", { class: id.length <= unbroken && "short" }, id + (k < d.ids.length - 1 ? "," : "")), " "]) : d.count]);
+
 // requests are what containers ask for.
 export const requests = (containers) => (containers || []).map((c) => [c.name, [
   c.milliCPU ? c.milliCPU / 1000 + " " + t.cpus : "", memoryText(c.memory), devicesText(c.devices)].filter(Boolean).join(", ")]);

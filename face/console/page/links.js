@@ -35,7 +35,8 @@ function picture(order, pairs, far, kind, to) {
   const boxes = order.map((n, k) => svg("g", { class: "end", "data-say": own(n, order, to), "data-numa": n.id },
     svg("rect", { x: x(k) - box / 2, y: top, width: box, height: tall, rx: 5 }), svg("text", { x: x(k), y: top + tall / 2 + 4 }, n.id)));
   const words = order.map((n) => own(n, order, to)).join(". ");
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t.distances }, svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${t.distances}: ${words}` }, arcs, boxes));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t.distances },
+    svg("svg", { class: order.length > many ? "crowded" : "", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${t.distances}: ${words}` }, arcs, boxes));
 }
 
 // own says the distances of one NUMA node, with the nearest first.

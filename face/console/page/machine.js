@@ -66,7 +66,7 @@ export function machineView({ name, small = false, onMark = () => {} } = {}) {
   }
 
   function cpu(id, x, l3) {
-    const [o] = who.cpus.get(id) || [], what = say("cpuAt", id) + (l3 === undefined ? "" : `, ${say("l3", l3)}`);
+    const [o] = who.cpus.get(id) || [], what = who.coarse ? t.oneCPU : say("cpuAt", id) + (l3 === undefined ? "" : `, ${say("l3", l3)}`);
     const shared = who.shared && !o;
     if (o) return swatch(o, { class: "cell", "data-say": about(what, o) });
     if (shared) return plain("cell shared", "", `${what}: ${t.isShared}`);
@@ -98,7 +98,7 @@ export function machineView({ name, small = false, onMark = () => {} } = {}) {
     const all = cores(g.cpus), out = [];
     for (let i = 0; i < all.length; i += runOf) {
       const part = all.slice(i, i + runOf);
-      out.push(sized(part.length, "run", el("span", { class: "tag" }, range(part.map((c) => c[0]))),
+      out.push(sized(part.length, "run", el("span", { class: "tag" }, who.coarse ? "" : range(part.map((c) => c[0]))),
         el("div", { class: "cores" }, part.map((c) => el("span", { class: "core" }, c.map((id) => cpu(id, x, l3)))))));
     }
     return out;
@@ -128,12 +128,12 @@ export function machineView({ name, small = false, onMark = () => {} } = {}) {
   }
 
   function device(d, g, id) {
-    const o = who.devices.get(d.resource + " " + id), what = `${d.resource} ${id}`;
-    const sign = o ? swatch(o) : g.unhealthy ? el("span", { class: "ill" }, "✗") : who.never.has(what) ? el("span", { class: "never" }, "∅") : el("span", { class: "free" }, "·");
-    if (!o) used.add(g.unhealthy ? "ill" : who.never.has(what) ? "never" : "cell free");
-    const state = o ? about(what, o) : `${what}: ${g.unhealthy ? t.unhealthy : who.never.has(what) ? t.neverGiven : t.free}`;
-    const whole = [state, g.root && say("root", g.root)].filter(Boolean).join(" · ");
-    return el("span", { class: "device", "data-say": whole, ...(o ? { "data-pod": o.key } : {}) }, sign, who.manyDevices ? null : el("span", {}, id));
+    const o = who.devices.get(d.resource + " " + id), whole = `${d.resource} ${id}`, what = who.coarse ? d.resource : whole;
+    const sign = o ? swatch(o) : g.unhealthy ? el("span", { class: "ill" }, "✗") : who.never.has(whole) ? el("span", { class: "never" }, "∅") : el("span", { class: "free" }, "·");
+    if (!o) used.add(g.unhealthy ? "ill" : who.never.has(whole) ? "never" : "cell free");
+    const state = o ? about(what, o) : `${what}: ${g.unhealthy ? t.unhealthy : who.never.has(whole) ? t.neverGiven : t.free}`;
+    const text = [state, g.root && say("root", g.root), ids(g.numas).length > 1 && `${t.numas} ${g.numas}`].filter(Boolean).join(" · ");
+    return el("span", { class: "device", "data-say": text, ...(o ? { "data-pod": o.key } : {}) }, sign, who.manyDevices || who.coarse ? null : el("span", {}, id));
   }
 
   // devices are those that accept returns true for, below the PCI root or the resource where they hang.
@@ -169,11 +169,11 @@ export function machineView({ name, small = false, onMark = () => {} } = {}) {
 
   function body() {
     const by = Map.groupBy(node.numas || [], (x) => socketOf(x.id)), coarse = node.quality === "coarse";
-    const several = devices((g) => ids(g.numas).length !== 1);
+    const apart = [[t.severalNUMAs, devices((g) => ids(g.numas).length > 1)], [t.unplaced, devices((g) => !ids(g.numas).length)]];
     return [...[...by].sort((a, b) => (a[0] < 0) - (b[0] < 0) || a[0] - b[0]).map(([socket, all]) =>
       el("section", { class: "socket" + (socket < 0 ? " rest" : "") }, socket >= 0 && !coarse ? el("h2", {}, say("socket", socket)) : null,
         el("div", { class: all.length % 2 ? "numas" : "numas even" }, all.map(numa)))),
-    several.length ? el("section", { class: "socket rest" }, el("h2", {}, t.unplaced), el("ul", { class: "pci" }, several)) : null];
+    ...apart.map(([name, all]) => (all.length ? el("section", { class: "socket rest" }, el("h2", {}, name), el("ul", { class: "pci" }, all)) : null))];
   }
 
   // signsUsed explains each mark that the drawing has.
@@ -194,7 +194,7 @@ export function machineView({ name, small = false, onMark = () => {} } = {}) {
       busy = use;
       used = new Set();
       const rules = now.rules || {};
-      who = { ...holders(now, owners(now)), free: new Set(ids(now.freeCPUs)), reserved: new Set(ids(rules.reservedCPUs)), shared: rules.cpuManagerPolicy === "none",
+      who = { ...holders(now, owners(now)), free: new Set(ids(now.freeCPUs)), reserved: new Set(ids(rules.reservedCPUs)), shared: rules.cpuManagerPolicy === "none", coarse: now.quality === "coarse",
         never: new Set((now.neverGiven || []).flatMap((d) => d.ids.map((id) => d.resource + " " + id))) };
       if (!who.all.some((o) => o.key === marked)) marked = "";
       const open = [...drawing.querySelectorAll("details")].map((d) => d.open);

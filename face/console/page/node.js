@@ -1,5 +1,5 @@
 // The page of one node: its machine with who holds what, and what is used now.
-import { bytes, devicesText, el, idList, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
+import { bytes, deviceList, el, idList, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
 import { get } from "./api.js";
 import { affinityView } from "./affinity.js";
 import { machineView } from "./machine.js";
@@ -39,7 +39,10 @@ export function nodePage(root, name) {
     return out;
   }
 
-  const cpuList = (list) => (list ? [el("b", {}, ids(list).length), ": ", idList(list)] : "–");
+  // The ids of a node of which only amounts are known are not its own, so they are not shown.
+  const coarse = () => node.quality === "coarse";
+  const cpuList = (list) => (list ? [el("b", {}, ids(list).length), coarse() ? "" : [": ", idList(list)]] : "–");
+  const held = (all) => deviceList(coarse() ? (all || []).map((d) => ({ resource: d.resource, count: d.ids?.length ?? d.count })) : all);
 
   // heldMemory names NUMA nodes where they are not those of the whole container.
   const heldMemory = (c) => (c.memory || []).map((b) => memoryText([b.numas === c.numas ? { ...b, numas: "" } : b]).replace(/^memory /, "")).join(", ");
@@ -50,7 +53,7 @@ export function nodePage(root, name) {
       "aria-label": say("markPod", owner.name), onclick: () => view.toggle(owner.key) }, view.swatch(owner));
     const state = [word(h.source), owner.misaligned && el("div", { class: "bad" }, "! " + t.misaligned), owner.gone && el("div", { class: "bad" }, "? " + t.isGone)];
     return (h.containers?.length ? h.containers : [{}]).map((c, i) => [i ? "" : lead, i ? "" : h.uid ? podLink(h) : t.unknown, c.name || "–", c.numas || "–", cpuList(c.cpus), heldMemory(c),
-      devicesText(c.devices), i ? "" : state]);
+      held(c.devices), i ? "" : state]);
   }
 
   function reserved() {
@@ -84,7 +87,7 @@ export function nodePage(root, name) {
     if (!r || !m) return null;
     const sockets = new Set((m.cpus || []).map((g) => g.socket)).size, cpus = (node.numas || []).reduce((n, x) => n + x.cpuCount, 0);
     const item = (name, value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
-    return el("dl", { class: "facts" }, item(t.machine, say("machineIs", node.quality === "coarse" ? "–" : sockets, (node.numas || []).length, cpus)),
+    return el("dl", { class: "facts" }, item(t.machine, coarse() ? say("machineHas", node.numas.length, cpus) : say("machineIs", sockets, (node.numas || []).length, cpus)),
       item(t.topologyManager, `${r.topologyManagerPolicy} (${r.topologyManagerScope})`), item(t.cpuManager, r.cpuManagerPolicy), item(t.memoryManager, r.memoryManagerPolicy),
       item(t.quality, node.quality + (node.ageSeconds !== undefined ? ", " + say("age", Math.round(node.ageSeconds)) : "")));
   }
