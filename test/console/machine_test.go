@@ -83,7 +83,7 @@ func misaligned(t *testing.T, b browser, c cluster) {
 	b.looks("node-misaligned")
 	goTo(b, "#/", "Cluster")
 	b.says(".legend", "nodes with misaligned pods: 1")
-	b.do("show only these nodes", chromedp.Click(".legend .cornered", chromedp.ByQuery),
+	b.do("show only these nodes", chromedp.Evaluate(`document.querySelector(".legend .cornered").click()`, nil),
 		chromedp.SetValue("#view-as", "list", chromedp.ByQuery),
 		chromedp.Evaluate(`document.querySelector("#view-as").dispatchEvent(new Event("change"))`, nil))
 	b.says("td", "misaligned pods: 1")

@@ -14,6 +14,7 @@ export function clusterPage(root) {
   const numbers = el("ul", { class: "numbers" });
   const search = el("input", { type: "search", id: "find", oninput: filter });
   const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
+  let explained = ""; // what the legend says now
   let by = "cpus"; // what the colour shows: asked for every NUMA node that is painted
   const which = el("select", { id: "which", onchange: filter }, choices([["all", t.allNodes], ["room", t.withRoom],
     ["bad", t.withProblems], ["misaligned", t.withMisaligned], ["fragmented", t.fragmented]]));
@@ -58,6 +59,10 @@ export function clusterPage(root) {
       by.startsWith("room:") ? [t.noRoom, null, t.room] : [t.free, t.some, t.full];
     const nodes = [...all.values()], has = (accept) => nodes.filter(accept).length;
     const kept = by === "cpus" && nodes.some((n) => n.numas.some((p) => p.reservedCPUs)), bad = has(notable), wide = has((n) => n.misaligned);
+    // A legend that says the same stays, with the focus on its marks.
+    const now = JSON.stringify([by, kept, bad, wide, nodes.some((n) => !n.numas.length)]);
+    if (now === explained) return;
+    explained = now;
     const mark = (kind, text, value) => el("button", { type: "button", class: "mark " + kind, onclick: only(value) }, text);
     legendLine.replaceChildren(...words.map((w, i) => w && el("span", { class: ["", "some", "full"][i] }, w)).filter(Boolean),
       ...(kept ? [el("span", { class: "kept" }, t.isReserved)] : []), ...(nodes.some((n) => !n.numas.length) ? [el("span", { class: "none" }, t.unknownUse)] : []),
