@@ -3,6 +3,7 @@ package summary
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -112,17 +113,15 @@ func (f *Facts) forGood(sel selection) Summary {
 
 // never is the sentence for a pod that no selected node could take.
 func (f *Facts) never(sel selection) Summary {
-	best := f.closest(sel.at)
+	best, fits := f.roomiest(sel.at)
 	r := tightest(f.Nodes[best].Reasons, permanent)
 	text := "Never " + f.where(sel) + ": " + r.Lack() + " (node " + f.Nodes[best].Name
 	if n := len(sel.at); n > 1 {
 		text += fmt.Sprintf(", the best of %d", n)
 	}
 	text += ")"
-	if f.Fitting != nil {
-		if n := f.Fitting(best, r); n > 0 {
-			text += "; " + place.Quantity(r.Resource, n) + " would fit on the empty node"
-		}
+	if fits > 0 {
+		text += "; " + place.Quantity(r.Resource, fits) + " would fit on the empty node"
 	}
 	return Summary{Never, text + f.doubts(sel.at, false), r.Remedy()}
 }
@@ -285,16 +284,35 @@ func share(r place.Reason) float64 {
 	return 0
 }
 
-// closest returns the node whose tightest permanent reason is closest to being satisfied.
-func (f *Facts) closest(at []int) int {
-	best := at[0]
-	for _, i := range at[1:] {
-		if closer(f.Nodes[i].Name, tightest(f.Nodes[i].Reasons, permanent), f.Nodes[best].Name,
-			tightest(f.Nodes[best].Reasons, permanent)) {
-			best = i
+// maxTried bounds the nodes for which an amount that fits is computed.
+const maxTried = 8
+
+// roomiest returns the node on which most of what the pod lacks would fit without other pods, and that amount. It tries
+// one node for each reason, the closest reasons first. Where no amount is known, it returns the closest node and 0.
+func (f *Facts) roomiest(at []int) (best int, fits int64) {
+	kinds := map[place.Reason]int{} // the node with the first name, by the tightest permanent reason
+	for _, i := range at {
+		r := tightest(f.Nodes[i].Reasons, permanent)
+		if known, ok := kinds[r]; !ok || f.Nodes[i].Name < f.Nodes[known].Name {
+			kinds[r] = i
 		}
 	}
-	return best
+	reasons := slices.SortedFunc(maps.Keys(kinds), func(r, s place.Reason) int {
+		return cmp.Or(cmp.Compare(share(s), share(r)), strings.Compare(f.Nodes[kinds[r]].Name, f.Nodes[kinds[s]].Name))
+	})
+	best = kinds[reasons[0]]
+	if f.Fitting == nil {
+		return best, 0
+	}
+	for _, r := range reasons[:min(len(reasons), maxTried)] {
+		if r.Resource != reasons[0].Resource {
+			continue // amounts of other resources cannot be compared with it
+		}
+		if n := f.Fitting(kinds[r], r); n > fits {
+			best, fits = kinds[r], n
+		}
+	}
+	return best, fits
 }
 
 // closer reports whether a reason of one node is closer to being satisfied than a reason of another node. Of equally

@@ -99,3 +99,31 @@ func TestSentences(t *testing.T) {
 		}
 	}
 }
+
+// The amount is the largest that any node could take: a node with more CPUs in all may have less on one NUMA node.
+// Nodes are tried once for each reason, and not all of them.
+func TestNeverNamesTheNodeThatCouldTakeMost(t *testing.T) {
+	total := func(name string, have int64) Node {
+		return Node{Name: name, Reasons: []place.Reason{{Code: place.Short, Resource: "cpu", Want: 300, Have: have,
+			Never: true}}}
+	}
+	asked := 0
+	f := Facts{Nodes: []Node{total("wide-1", 252), total("two-2", 220), total("wide-0", 252), total("two-1", 220)},
+		Fitting: func(_ int, r place.Reason) int64 {
+			asked++
+			return map[int64]int64{252: 32, 220: 112}[r.Have]
+		}}
+	s := Of(&f)
+	if !strings.HasSuffix(s.Text, "(node two-1, the best of 4); 112 cpu would fit on the empty node") || s.Kind != Never {
+		t.Errorf("%s: %q", s.Kind, s.Text)
+	}
+	if asked != 2 {
+		t.Errorf("%d nodes were tried, want one of each kind", asked)
+	}
+	for have := range int64(100) {
+		f.Nodes = append(f.Nodes, total("more", 100+have))
+	}
+	if asked = 0; Of(&f).Kind != Never || asked > 8 {
+		t.Errorf("%d nodes were tried, want at most 8", asked)
+	}
+}
