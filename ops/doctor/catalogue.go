@@ -34,7 +34,8 @@ var catalogue = map[string]entry{
 	"definition-outdated": {document.Warned, "install the definition of this release: the API server drops fields " +
 		"that it " +
 		"does not have", []string{"kubectl apply -k deploy/crd"}},
-	"rights-missing": {document.Broken, "apply the roles of this release", []string{"kubectl apply -k deploy"}},
+	"rights-missing": {document.Broken, "apply the roles of this release",
+		[]string{"kubectl apply -f deploy/agent/access.yaml -f deploy/scheduler/access.yaml"}},
 	"policy-missing": {document.Warned, "apply the admission policy: without it an agent may write layouts of " +
 		"other nodes",
 		[]string{"kubectl apply -k deploy/policy"}},
