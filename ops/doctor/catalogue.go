@@ -149,8 +149,8 @@ var catalogue = map[string]entry{
 		[]string{"kubectl get resourceslices --field-selector spec.nodeName=NODE -o yaml"}},
 	"cpus-given-twice": {document.Broken, "set the kubelet's cpuManagerPolicy to none where dra-driver-cpu runs " +
 		"(" + docs + "howto/change-a-kubelet-policy.md)", nil},
-	"resource-from-claims": {document.Warned, "where pods need the resource beside their CPUs, take " +
-		"extendedResourceName out of the DeviceClass, and keep the device plugin",
+	"resource-from-claims": {document.Warned, "keep pods that need the resource beside their CPUs on nodes with the " +
+		"device plugin by a node selector, or take extendedResourceName out of the DeviceClass",
 		[]string{"kubectl get deviceclasses -o yaml"}},
 	"claim-misaligned": {document.Warned, "create the pod again while a node has devices free beside its CPUs; a " +
 		"matchAttribute of resource.kubernetes.io/numaNode in the claim keeps its devices together",

@@ -12,7 +12,6 @@ import (
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 )
@@ -37,10 +36,8 @@ func (x *examination) claims() {
 	for _, name := range slices.Sorted(maps.Keys(published)) {
 		if n := nodes[name]; n != nil {
 			x.published(n, published[name])
+			x.takenOver(n, published[name])
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		x.takenOver(nodes[name])
 	}
 	x.allocated(nodes, published)
 }
@@ -95,31 +92,45 @@ func known(n *state.Node, d claims.Device) bool {
 	return ok
 }
 
-// takenOver examines the resources of device plugins that a DeviceClass serves, too. kube-scheduler then allocates
-// devices of a driver for pods that request the resource, and the device manager passes over it (KEP-5004).
-func (x *examination) takenOver(n *state.Node) {
-	for _, r := range n.Machine.Resources() {
-		if !x.View.Served[r.Name] || r.NUMAs == 0 {
-			continue
+// takenOver examines the resources that device plugins of other nodes announce, and that a DeviceClass serves, too.
+// On a node whose plugin does not announce the resource, kube-scheduler allocates devices of drivers for pods that
+// request it, and the device manager passes over it (KEP-5004; noderesources/fit.go and devicemanager/manager.go of
+// 1.37).
+func (x *examination) takenOver(n *state.Node, node *claims.Node) {
+	var drivers []string
+	for _, d := range node.Devices {
+		drivers = append(drivers, "driver "+d.Driver+" publishes devices there")
+	}
+	if drivers = slices.Compact(drivers); len(drivers) == 0 {
+		return
+	}
+	for _, resource := range x.aligned() {
+		if _, here := n.Machine.Resource(resource); !here && x.View.Served[resource] {
+			x.add("resource-from-claims", onNode(n.Name, drivers...), "pods that request "+resource+" may get devices by DRA, "+
+				"which no kubelet aligns: a DeviceClass serves it, and a device plugin announces it on other nodes only", "")
 		}
-		var evidence []string
-		for _, e := range n.Entries {
-			if slices.ContainsFunc(e.Holdings, func(h place.Holding) bool {
-				return slices.ContainsFunc(h.Devices, func(d place.DeviceBlock) bool { return d.Resource == r.Name })
-			}) {
-				evidence = append(evidence, "pod "+e.Pod.String()+" holds it from the device plugin")
+	}
+}
+
+// aligned returns the resources whose devices some kubelet aligns, in ascending order.
+func (x *examination) aligned() []string {
+	out := map[string]bool{}
+	for _, n := range x.View.States {
+		for _, r := range n.Machine.Resources() {
+			if n.Quality == state.Exact && r.NUMAs != 0 {
+				out[r.Name] = true
 			}
 		}
-		x.add("resource-from-claims", onNode(n.Name, evidence...), "a DeviceClass serves "+r.Name+", which a device plugin "+
-			"announces: pods that request it get devices by DRA, which no kubelet aligns", "")
 	}
+	return slices.Sorted(maps.Keys(out))
 }
 
 // allocated examines where the devices of allocated claims are.
 func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
 	pods := map[string]*v1.Pod{}
 	for p := range kube.EachPod(x.View.Pods) {
-		if len(p.Spec.ResourceClaims) > 0 && p.Spec.NodeName != "" && !kube.Ended(p) {
+		claims := len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
+		if claims && p.Spec.NodeName != "" && !kube.Ended(p) {
 			pods[string(p.UID)] = p
 		}
 	}

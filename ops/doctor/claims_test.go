@@ -57,8 +57,8 @@ func wrongClaims() map[string]func(*world) {
 		"claim-devices-without-locality": func(w *world) { w.publish("nic.example.com", "model", number(1)) },
 		"cpus-given-twice":               func(w *world) { w.publish("dra.cpu", "numaNodeID", number(0), number(1)) },
 		"resource-from-claims": func(w *world) {
-			w.machine += "device example.com/nic nic-0 numa 0\n"
-			w.served = map[string]bool{"example.com/nic": true}
+			w.gpus()
+			w.plugin, w.served = "example.com/gpu", map[string]bool{"example.com/gpu": true}
 		},
 		"claim-misaligned": func(w *world) {
 			w.gpus()
@@ -126,6 +126,41 @@ func TestClaimsLieBesideTheirPods(t *testing.T) {
 		if (len(evidence) > 0) != (c.want != "") || c.want != "" && !slices.Contains(evidence, c.want) {
 			t.Errorf("%s: evidence\n%s\nwant %q", name, strings.Join(evidence, "\n"), c.want)
 		}
+	}
+}
+
+// A node's device plugin goes before a DeviceClass, and devices of a class are on nodes where drivers publish some.
+func TestADeviceClassThatTakesOver(t *testing.T) {
+	const resource = "example.com/gpu"
+	for name, c := range map[string]struct {
+		change func(*world)
+		want   []string
+	}{
+		"the plugin is on another node": {func(*world) {}, []string{"resource-from-claims"}},
+		"the plugin is here, too":       {func(w *world) { w.machine += "device " + resource + " b numa 1\n" }, nil},
+		"no driver is here":             {func(w *world) { w.snapshot.Slices = nil }, nil},
+		"nobody aligned it":             {func(w *world) { w.plugin = "" }, nil},
+		"a class of another resource":   {func(w *world) { w.served = map[string]bool{"example.com/fpga": true} }, nil},
+	} {
+		w := healthy()
+		w.gpus()
+		w.plugin, w.served = resource, map[string]bool{resource: true}
+		c.change(w)
+		if got := ids(w.examine(t, doctor.Options{})); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A pod whose extended resource DRA serves has a claim that its spec does not name.
+func TestTheClaimOfAnExtendedResource(t *testing.T) {
+	w := healthy()
+	w.gpus()
+	w.claim(&w.pods[0], "d2")
+	w.pods[0].Spec.ResourceClaims = nil
+	w.pods[0].Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "of-fine"}
+	if got := ids(w.examine(t, doctor.Options{})); !slices.Equal(got, []string{"claim-misaligned"}) {
+		t.Errorf("found %v", got)
 	}
 }
 

@@ -41,7 +41,7 @@ type Snapshot struct {
 	Leases     []Lease
 	Schedulers []document.Scheduler
 	Limits     []document.Limit
-	// Slices and Claims are those of dynamic resource allocation; empty if they could not be read.
+	// Slices and Claims are the objects of dynamic resource allocation; empty if they could not be read.
 	Slices []resourcev1.ResourceSlice
 	Claims []resourcev1.ResourceClaim
 	// Gone has, by node, the pods that the node still reports although they have no object any more; see LookAgain.

@@ -55,6 +55,7 @@ type world struct {
 	pods       []v1.Pod
 	topologies []*v1alpha2.NodeResourceTopology
 	served     map[string]bool // the extended resources of DeviceClasses
+	plugin     string          // a resource that the device plugin of one more node announces
 	snapshot   doctor.Snapshot
 }
 
@@ -128,8 +129,19 @@ func (w *world) read(t *testing.T) *doctor.Snapshot {
 	if w.noLayout {
 		layouts = nil
 	}
+	nodes := append(w.others, *w.node)
+	if w.plugin != "" {
+		if m, err = topo.ParseMachine(w.machine + "device " + w.plugin + " a numa 0\n"); err != nil {
+			t.Fatal(err)
+		}
+		other := v1alpha1.FromCore("plugged", m, w.rules, nil, nil)
+		other.ResourceVersion, other.Kubelet.Version = "101", "v1.36.3"
+		object := w.node.DeepCopy()
+		object.Name = "plugged"
+		layouts, nodes = append(layouts, *other), append(nodes, *object)
+	}
 	s := w.snapshot
-	s.View = kube.ViewOf(layouts, append(w.others, *w.node), w.pods, w.topologies, noon)
+	s.View = kube.ViewOf(layouts, nodes, w.pods, w.topologies, noon)
 	s.View.Served = w.served
 	return &s
 }
