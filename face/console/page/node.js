@@ -58,7 +58,7 @@ export function nodePage(root, name) {
 
   function reserved() {
     const r = node.rules || {}, by = Map.groupBy(r.reservedMemory || [], (m) => `${m.kind} ${bytes(m.bytes)}`);
-    const memory = [...by].map(([what, all]) => say("onNUMAs", what, all.map((m) => m.numa).join(", "))).join("; ");
+    const memory = [...by].map(([what, all]) => say(all.length > 1 ? "onEachNUMA" : "onNUMAs", what, all.map((m) => m.numa).join(", "))).join("; ");
     if (!r.reservedCPUs && !memory) return [];
     return [[el("span", { class: "cell reserved", "aria-hidden": "true" }), t.isReserved, "–", "–", cpuList(r.reservedCPUs), memory, "", t.configured]];
   }
