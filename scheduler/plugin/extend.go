@@ -52,12 +52,13 @@ func (s *Shared) wrapFailureHandler(sched *scheduler.Scheduler) {
 	next := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, f framework.Framework, info *framework.QueuedPodInfo,
 		status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+		var said *facts
 		if p := s.pluginOf(f.ProfileName()); p != nil {
 			if why := (*framework.FitError)(nil); errors.As(status.AsError(), &why) {
 				if err := p.amend(ctx, info.Pod, why); err != nil {
 					p.logger.Error(err, "Nodes that were left out are not known to refuse the pod", "pod", klog.KObj(info.Pod))
 				}
-				p.setMessage(info.Pod, why)
+				said = p.setMessage(info.Pod, why)
 			}
 		}
 		// The attempt's number has to be read before the pod is queued again, because its next attempt may begin at once
@@ -69,16 +70,22 @@ func (s *Shared) wrapFailureHandler(sched *scheduler.Scheduler) {
 			s.waiting.Failed(waiter{p}, pod, attempt, others)
 		}
 		light := s.maybeLater(p, pod, status, nominating)
-		if light == nil || !s.failures.Add(pod.Namespace, func() { handle(context.WithoutCancel(ctx), light) }) {
-			handle(ctx, status)
+		if light != nil && s.failures.Add(pod.Namespace, func() {
+			said.write(light)
+			handle(context.WithoutCancel(ctx), fwk.NewStatus(status.Code()).WithError(light))
+		}) {
+			return
 		}
+		said.writeNow(status)
+		handle(ctx, status)
 	}
 }
 
-// maybeLater returns the status of a failed attempt without the answers of single nodes, if the attempt may be
-// handled outside the scheduling loop. It returns nil if the loop has to handle it: because the next attempts depend
+// maybeLater returns the error of a failed attempt without the answers of single nodes, if the attempt may be handled
+// outside the scheduling loop. It returns nil if the loop has to handle it: because the next attempts depend
 // on that, or because the status may be incomplete without the answers.
-func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status, nominating *fwk.NominatingInfo) *fwk.Status {
+func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status,
+	nominating *fwk.NominatingInfo) *framework.FitError {
 	var why *framework.FitError
 	switch {
 	case s.failures == nil, p == nil, !errors.As(status.AsError(), &why), why.Diagnosis.PreFilterMsg == "",
@@ -88,7 +95,7 @@ func (s *Shared) maybeLater(p *Plugin, pod *v1.Pod, status *fwk.Status, nominati
 	}
 	light := *why
 	light.Diagnosis.NodeToStatus = framework.NewDefaultNodeToStatus() // saves memory: thousands of attempts may wait
-	return fwk.NewStatus(status.Code()).WithError(&light)
+	return &light
 }
 
 // pluginOf returns the plugin of a profile, or nil if the profile does not have it.

@@ -1,9 +1,12 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -23,18 +26,40 @@ import (
 
 // This file writes the message of a failed attempt, for the event and the condition of the pod. It begins with the one
 // sentence that the commands and the console show, made of the same facts; see package summary.
+//
+// The scheduling loop only gathers what the sentence depends on, because its snapshot of the cluster changes with the
+// next attempt. The verdicts that the sentence takes are computed beside the loop, for one pod at a time.
 
 const amountsName = "NodeResourcesFit"
 
-// maxKinds bounds the kinds of nodes, with the same machine and rules, for which permanent reasons are computed that
-// no plugin has found.
-const maxKinds = 64
+const (
+	// maxKinds bounds the kinds of nodes, with the same machine and rules, for which permanent reasons are computed that
+	// no plugin has found.
+	maxKinds = 64
+	// maxGathered bounds the attempts whose facts are kept until their sentence is written. A message of any further
+	// attempt has no sentence: the facts of one attempt take some hundred bytes for each node of the cluster.
+	maxGathered = 16
+	// maxNear bounds the nodes whose pods are kept, to find the pods to wait for. Some of them turn out to refuse the
+	// pod for a reason that lasts, so they are more than the search looks at.
+	maxNear = 2 * whatif.MaxSoonest
+	// maxInLoop bounds the nodes of clusters where a sentence is written in the scheduling loop if it has to be: for pods
+	// that may evict others, and for pods of groups.
+	maxInLoop = 1000
+)
 
-// setMessage sets the message of a failed attempt from the results of the nodes, which it does not change.
-func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
+// sentences bounds what the sentences of all profiles cost.
+type sentences struct {
+	gathered atomic.Int32 // the attempts whose facts are kept
+	writing  sync.Mutex
+}
+
+// setMessage sets the message of a failed attempt from the results of the nodes, which it does not change: the list of
+// reasons. It returns the facts for the sentence before that list, or nil if the message gets none. Facts that are not
+// nil must be written or dropped.
+func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) *facts {
 	d := &why.Diagnosis
 	if p.name == config.Match || d.PreFilterMsg != "" || d.NodeToStatus == nil {
-		return
+		return nil
 	}
 	counts := map[string]int{}
 	d.NodeToStatus.ForEachExplicitNode(func(_ string, status *fwk.Status) {
@@ -47,40 +72,76 @@ func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) {
 			counts[reason] += absent
 		}
 	}
-	s := summary.Summary{}
-	f, err := p.facts(pod, d.NodeToStatus)
-	switch {
-	case err != nil:
-		p.logger.Error(err, "An event has no summary", "pod", klog.KObj(pod))
-	case f != nil:
-		s = f.sentence()
-		for _, x := range f.hidden {
-			counts[p.text(f.s.pod, x.reason)] += x.count
-		}
+	d.PreFilterMsg = report.NoNode(summary.Summary{}, counts)
+	// A rejection at Reserve or later is about one node: it tells nothing of the others. Also, it may come from a binding
+	// goroutine, which must not read the snapshot of the scheduling loop.
+	if why.NumAllNodes == 1 && p.Book.Snapshot().Len() > 1 {
+		return nil
 	}
-	d.PreFilterMsg = report.NoNode(s, counts)
+	f, err := p.facts(pod, d.NodeToStatus)
+	if err != nil {
+		p.logger.Error(err, "An event has no summary", "pod", klog.KObj(pod))
+	}
+	if f != nil {
+		f.counts = counts
+	}
+	return f
 }
 
-// facts returns what the nodes answer to a pod that none of them has taken. all has the results of the nodes. facts
-// returns nil if the pod cannot be read.
+// facts gathers what the nodes answer to a pod that none of them has taken. all has the results of the nodes. facts
+// returns nil if the pod cannot be read, or if the facts of too many other pods are kept.
 func (p *Plugin) facts(pod *v1.Pod, all *framework.NodeToStatus) (*facts, error) {
 	infos, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
+	if p.sentences.gathered.Load() >= maxGathered {
+		return nil, nil
+	}
 	f, ok := p.newFacts(pod)
 	if !ok {
 		return nil, nil
 	}
+	p.sentences.gathered.Add(1) // only the scheduling loop adds
+	f.answers = make([]answer, 0, len(infos))
+	var near []fwk.NodeInfo // the first nodes by name whose refusal may end with other pods
 	for _, info := range infos {
-		if info.Node() != nil {
-			f.judge(info, all.Get(info.Node().Name))
+		if info.Node() == nil {
+			continue
 		}
+		status := all.Get(info.Node().Name)
+		by := status.Plugin()
+		f.answers = append(f.answers, answer{info.Node(), status, f.lacks(info, by == amountsName)})
+		if status.Code() == fwk.Unschedulable && (by == p.name || by == amountsName) {
+			near = keepFirst(near, info)
+		}
+	}
+	for _, info := range near {
+		f.pods[info.Node().Name] = slices.Clone(info.GetPods())
 	}
 	return f, nil
 }
 
-// facts gathers what the nodes answer to the pod of an attempt.
+// keepFirst returns near with one more node, in the order of names, cut to maxNear nodes.
+func keepFirst(near []fwk.NodeInfo, info fwk.NodeInfo) []fwk.NodeInfo {
+	i, _ := slices.BinarySearchFunc(near, info.Node().Name, func(n fwk.NodeInfo, name string) int {
+		return strings.Compare(n.Node().Name, name)
+	})
+	if i == maxNear {
+		return near
+	}
+	near = slices.Insert(near, i, info)
+	return near[:min(len(near), maxNear)]
+}
+
+// answer is what kube-scheduler's plugins answered for a node, and the plain amounts that the node lacks.
+type answer struct {
+	node   *v1.Node
+	status *fwk.Status
+	lacks  []place.Reason
+}
+
+// facts are what the nodes answer to the pod of an attempt.
 type facts struct {
 	p        *Plugin
 	pod      *v1.Pod
@@ -88,41 +149,87 @@ type facts struct {
 	want     whatif.Want
 	affinity nodeaffinity.RequiredNodeAffinity
 	// plain: neither labels nor the name of a node matter to the pod.
-	plain bool
+	plain   bool
+	counts  map[string]int // the nodes of each reason in the list
+	answers []answer
+	pods    map[string][]fwk.PodInfo // the pods of at most maxNear nodes, by node
+
 	never map[*place.Usage][]place.Reason // by the node without pods, at most maxKinds
 	out   summary.Facts
-	infos []fwk.NodeInfo // by position of out.Nodes
-	// short are the positions of nodes that lack only amounts: the first ones by name, as many as are searched.
+	at    []int // the positions in answers of out.Nodes
+	// short are the positions in out.Nodes of nodes that lack only amounts, and whose pods are known.
 	short []int
-	// hidden are permanent reasons of nodes that NodeResourcesFit has refused before this plugin was asked. The list of
-	// the message has them, too.
-	hidden map[string]*hiddenReason
+	// hidden counts, by the node without pods, the nodes that NodeResourcesFit has refused before this plugin was asked.
+	// The list has their permanent reasons, too.
+	hidden map[*place.Usage]int
 }
 
-// hiddenReason is a reason of several nodes, with the highest of their amounts.
-type hiddenReason struct {
-	reason place.Reason
-	count  int
+// drop forgets the facts. Facts that are nil are none.
+func (f *facts) drop() {
+	if f != nil {
+		f.p.sentences.gathered.Add(-1)
+	}
 }
 
-// hide counts the permanent reasons of a node.
-func (f *facts) hide(reasons []place.Reason) {
-	for _, r := range reasons {
-		key := whatif.Alike("", []place.Reason{r})
-		if x := f.hidden[key]; x == nil {
-			f.hidden[key] = &hiddenReason{r, 1}
-		} else {
-			x.reason.Have, x.count = max(x.reason.Have, r.Have), x.count+1
+// write puts the sentence before the list in the message of an attempt, and drops the facts. Facts that are nil change
+// nothing. It may be called beside the scheduling loop, because it reads nothing that the loop changes.
+func (f *facts) write(why *framework.FitError) {
+	if f == nil {
+		return
+	}
+	defer f.drop()
+	f.p.sentences.writing.Lock()
+	defer f.p.sentences.writing.Unlock()
+	for i := range f.answers {
+		f.judge(i)
+	}
+	s := f.sentence()
+	f.countHidden()
+	why.Diagnosis.PreFilterMsg = report.NoNode(s, f.counts)
+}
+
+// writeNow writes the sentence in the scheduling loop where that takes little: for small clusters and small pods. It
+// drops all other facts. status is of the attempt.
+func (f *facts) writeNow(status *fwk.Status) {
+	var why *framework.FitError
+	switch {
+	case f == nil:
+	case len(f.answers) > maxInLoop, f.s.large(), !errors.As(status.AsError(), &why):
+		f.drop()
+	default:
+		f.write(why)
+	}
+}
+
+// countHidden adds the permanent reasons in hidden to the list. Of equal reasons with several amounts the highest
+// counts.
+func (f *facts) countHidden() {
+	type same struct {
+		reason place.Reason
+		count  int
+	}
+	all := map[string]same{}
+	for empty, count := range f.hidden {
+		for _, r := range f.never[empty] {
+			key := whatif.Alike("", []place.Reason{r})
+			x, ok := all[key]
+			if ok {
+				r.Have = max(r.Have, x.reason.Have)
+			}
+			all[key] = same{r, x.count + count}
 		}
+	}
+	for _, x := range all {
+		f.counts[f.p.text(f.s.pod, x.reason)] += x.count
 	}
 }
 
 // newFacts begins with a pod; ok is false if it cannot be read.
 func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
-	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, hidden: map[string]*hiddenReason{},
-		affinity: kube.RequiredAffinity(pod),
-		plain:    pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0,
-		out:      summary.Facts{Namespace: pod.Namespace}}
+	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, hidden: map[*place.Usage]int{},
+		pods: map[string][]fwk.PodInfo{}, affinity: kube.RequiredAffinity(pod),
+		plain: pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0,
+		out:   summary.Facts{Namespace: pod.Namespace}}
 	if c := p.last.Load(); c != nil && c.state.uid == string(pod.UID) {
 		f.s = c.state
 	} else {
@@ -138,40 +245,38 @@ func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
 	return f, true
 }
 
-// judge adds what a node answers. status is what kube-scheduler's plugins have answered. These stop at the first
-// refusal, so judge also looks for reasons that last longer.
-func (f *facts) judge(info fwk.NodeInfo, status *fwk.Status) {
-	node := info.Node()
-	n := f.s.snap.Node(node.Name)
-	reasons, known := f.lasting(info, n, status)
+// judge adds the answer at a position. kube-scheduler's plugins stop at the first refusal, so judge also looks for
+// reasons that last longer.
+func (f *facts) judge(at int) {
+	a := &f.answers[at]
+	n := f.s.snap.Node(a.node.Name)
+	reasons, known := f.lasting(a, n)
 	if !known {
 		f.out.NotJudged++
 		return
 	}
-	more := f.said(n, status)
+	more := f.said(n, a.status)
 	if len(more) == 0 && len(reasons) == 0 {
 		f.out.NotJudged++ // nothing but the missing report keeps the pod away
 		return
 	}
 	reasons = whatif.Join(reasons, more)
 	slices.SortStableFunc(reasons, func(a, b place.Reason) int { return a.When().Compare(b.When()) })
-	by := status.Plugin()
-	if at := len(f.out.Nodes); reasons[0].When() == place.Later && (by == f.p.name || by == amountsName) {
-		f.keepShort(at, node.Name)
+	if f.pods[a.node.Name] != nil && reasons[0].When() == place.Later {
+		f.short = append(f.short, len(f.out.Nodes))
 	}
-	f.infos = append(f.infos, info)
-	f.out.Nodes = append(f.out.Nodes, summary.Node{Name: node.Name, Reasons: reasons,
+	f.at = append(f.at, at)
+	f.out.Nodes = append(f.out.Nodes, summary.Node{Name: a.node.Name, Reasons: reasons,
 		Estimated: n != nil && n.Quality == state.Estimated, Inexact: n != nil && len(n.Inexact) > 0})
 }
 
 // lasting returns the reasons why the pod would not go to the node even if it were empty, and what plain amounts it
-// lacks now. known is false if there are too many kinds of nodes to find that out.
-func (f *facts) lasting(info fwk.NodeInfo, n *state.Node, status *fwk.Status) (out []place.Reason, known bool) {
-	node := info.Node()
-	if !f.plain || node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-		out, _ = kube.Bars(f.pod, f.affinity, node) // an error is NodeAffinity's, which has refused the node then
+// lacks now. known is false if there are too many kinds of nodes to find that out, or if judging the pod takes long.
+func (f *facts) lasting(a *answer, n *state.Node) (out []place.Reason, known bool) {
+	if !f.plain || a.node.Spec.Unschedulable || len(a.node.Spec.Taints) > 0 {
+		out, _ = kube.Bars(f.pod, f.affinity, a.node) // an error is NodeAffinity's, which has refused the node then
 	}
-	out = append(out, f.lacks(info, status.Plugin() == amountsName)...)
+	out = append(out, a.lacks...)
 	if n == nil || f.s.pod.Plain() {
 		return out, true
 	}
@@ -179,27 +284,16 @@ func (f *facts) lasting(info fwk.NodeInfo, n *state.Node, status *fwk.Status) (o
 	never, known := f.never[empty]
 	switch {
 	case known:
-	case len(f.never) < maxKinds:
+	case len(f.never) < maxKinds && !f.s.large():
 		never = n.NeverMeets(f.s.pod, f.s.demand)
 		f.never[empty] = never
-	case status.Plugin() != f.p.name && (len(out) == 0 || out[0].When() == place.Later):
+	case a.status.Plugin() != f.p.name && (len(out) == 0 || out[0].When() == place.Later):
 		return nil, false
 	}
-	if status.Plugin() == amountsName {
-		f.hide(never)
+	if a.status.Plugin() == amountsName {
+		f.hidden[empty]++
 	}
 	return whatif.Join(out, never), true
-}
-
-// keepShort keeps the position of a node that lacks only amounts, if its name is among the first ones.
-func (f *facts) keepShort(at int, name string) {
-	i, _ := slices.BinarySearchFunc(f.short, name, func(k int, name string) int {
-		return strings.Compare(f.infos[k].Node().Name, name)
-	})
-	if i < whatif.MaxSoonest {
-		f.short = slices.Insert(f.short, i, at)
-		f.short = f.short[:min(len(f.short), whatif.MaxSoonest)]
-	}
 }
 
 // lacks returns the plain amounts that a node lacks. Extended resources count only if NodeResourcesFit has refused the
@@ -301,8 +395,13 @@ func (f *facts) own(n *state.Node, status *fwk.Status) []place.Reason {
 	return []place.Reason{{Code: place.ByPlugin, Resource: strings.Join(status.Reasons(), ", ")}}
 }
 
-// sentence returns the sentence that follows from all facts.
+// sentence returns the sentence that follows from all facts. For pods whose verdicts take long, it names neither
+// pods to wait for nor an amount that would fit.
 func (f *facts) sentence() summary.Summary {
+	if f.s.large() {
+		return summary.Of(&f.out)
+	}
+	slices.SortFunc(f.short, func(a, b int) int { return strings.Compare(f.out.Nodes[a].Name, f.out.Nodes[b].Name) })
 	at := 0
 	f.out.Soonest = whatif.Rules{}.Soonest(func() *whatif.Node {
 		if at == len(f.short) {
@@ -315,12 +414,12 @@ func (f *facts) sentence() summary.Summary {
 	return summary.Of(&f.out)
 }
 
-// whole returns a node with its amounts and its pods.
+// whole returns a node with its amounts, and with its pods if these are known.
 func (f *facts) whole(at int) *whatif.Node {
-	info := f.infos[at]
-	out := &whatif.Node{Name: info.Node().Name, State: f.s.snap.Node(info.Node().Name), Used: whatif.Amounts{}}
-	out.Allocatable, _ = kube.Amounts(info.Node().Status.Allocatable)
-	for _, x := range info.GetPods() {
+	node := f.answers[f.at[at]].node
+	out := &whatif.Node{Name: node.Name, State: f.s.snap.Node(node.Name), Used: whatif.Amounts{}}
+	out.Allocatable, _ = kube.Amounts(node.Status.Allocatable)
+	for _, x := range f.pods[node.Name] {
 		if kube.Ended(x.GetPod()) {
 			continue
 		}

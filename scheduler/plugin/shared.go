@@ -50,7 +50,8 @@ type Shared struct {
 	turns   booking.Line
 	waiting *waiting.Queue // nil in tests that retry no pod
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
-	failures *failures.Line
+	failures  *failures.Line
+	sentences sentences
 	// alone is true if the scheduler is not tenon-scheduler: Options.Informers is nil, and Extend was not called; see
 	// reportFailure.
 	alone    bool
