@@ -33,6 +33,9 @@ type Device struct {
 	NUMAs []int
 	// Source is the attribute that gave NUMAs, or "".
 	Source string
+	// Alone: no other device or claim takes a part of it, and no taint keeps claims away. Of other devices it is not known
+	// whether they are free.
+	Alone bool
 }
 
 // Node is the devices that drivers publish for one node.
@@ -45,7 +48,8 @@ type Node struct {
 // Held is a claim that holds devices.
 type Held struct {
 	Namespace, Name string
-	// Pods are the UIDs of the pods that may use the claim, in the order of the claim's status.
+	// Pods are the UIDs of the pods that may use the claim, in the order of the claim's status. Whoever may write the
+	// status wrote them, so a reader has to compare namespace and name with what the pod itself names.
 	Pods []string
 	// Devices are in the order of the allocation. Devices with admin access are left out: others may hold them, too.
 	Devices []ID

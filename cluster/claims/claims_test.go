@@ -148,3 +148,21 @@ func TestAllocatedClaims(t *testing.T) {
 		t.Errorf("allocated claims %+v", got)
 	}
 }
+
+// A node may write slices with its own name, and any driver, pool and generation. They harm no other node. A pool of
+// several nodes counts the slices of all.
+func TestASliceOfAnotherNodeHarmsNoPool(t *testing.T) {
+	for name, c := range map[string]struct{ generation, count, own int64 }{
+		"newer":           {99, 7, 1},
+		"same generation": {1, 7, 1},
+		"one pool of two": {1, 2, 2},
+	} {
+		own := slice("own", "gpu.example.com", 1, c.own, attributes{numaNode: number(1)})
+		foreign := slice("a-foreign", "gpu.example.com", c.generation, c.count, attributes{numaNode: number(0)})
+		foreign.Spec.NodeName = new("b")
+		got := claims.Published([]resourcev1.ResourceSlice{own, foreign}, nil)["a"]
+		if got == nil || len(got.Devices) != 1 || len(got.Problems) > 0 {
+			t.Errorf("%s: node a has %+v, want its device and no problem", name, got)
+		}
+	}
+}

@@ -18,34 +18,38 @@ const maxDevices = 4096
 // false if the function or its NUMA node is not known.
 type Functions func(node, address string) (numa int, ok bool)
 
-// poolKey names a pool: the name of a pool need not be unique among drivers.
-type poolKey struct{ driver, pool string }
+// poolKey names the part of a pool that is on one node. The name of a pool need not be unique among drivers. What a
+// node writes about a pool must not harm another node: the API server lets a node write slices with its own name
+// only, and any driver, pool and generation in them.
+type poolKey struct{ driver, pool, node string }
 
 // Published returns the devices of each node that slices describe, by name of the node. Slices of devices that several
 // nodes may use, such as devices of a network, are left out: their devices are on no NUMA node. Only the newest
-// generation of a pool counts, as for kube-scheduler, also if slices of it are missing. functions may be nil.
+// generation of a node's part of a pool counts, also if slices of it are missing. functions may be nil.
 func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*Node {
-	pools := map[poolKey][]*resourcev1.ResourceSlice{}
+	pools, slicesOf := map[poolKey][]*resourcev1.ResourceSlice{}, map[poolKey]int64{}
 	for i := range all {
 		s := &all[i]
-		key := poolKey{s.Spec.Driver, s.Spec.Pool.Name}
+		spec := &s.Spec
+		slicesOf[poolKey{spec.Driver, spec.Pool.Name, ""}]++
+		if spec.NodeName == nil || *spec.NodeName == "" {
+			continue
+		}
+		key := poolKey{spec.Driver, spec.Pool.Name, *spec.NodeName}
 		known := pools[key]
 		switch {
-		case len(known) == 0 || known[0].Spec.Pool.Generation < s.Spec.Pool.Generation:
+		case len(known) == 0 || known[0].Spec.Pool.Generation < spec.Pool.Generation:
 			pools[key] = []*resourcev1.ResourceSlice{s}
-		case known[0].Spec.Pool.Generation == s.Spec.Pool.Generation:
+		case known[0].Spec.Pool.Generation == spec.Pool.Generation:
 			pools[key] = append(known, s)
 		}
 	}
 	out := map[string]*Node{}
-	for _, pool := range pools {
-		for name, n := range readPool(pool, functions) {
-			if out[name] == nil {
-				out[name] = &Node{}
-			}
-			out[name].Devices = append(out[name].Devices, n.Devices...)
-			out[name].Problems = append(out[name].Problems, n.Problems...)
+	for key, pool := range pools {
+		if out[key.node] == nil {
+			out[key.node] = &Node{}
 		}
+		out[key.node].readPool(pool, slicesOf[poolKey{key.driver, key.pool, ""}], functions)
 	}
 	for _, n := range out {
 		slices.SortFunc(n.Devices, func(a, b Device) int { return a.Compare(b.ID) })
@@ -54,39 +58,30 @@ func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*
 	return out
 }
 
-// readPool returns the devices of one generation of a pool, by node.
-func readPool(pool []*resourcev1.ResourceSlice, functions Functions) map[string]*Node {
-	out := map[string]*Node{}
+// readPool adds the devices of one generation of a node's part of a pool. everywhere is the number of slices of the
+// pool on all nodes, which a pool of several nodes counts.
+func (n *Node) readPool(pool []*resourcev1.ResourceSlice, everywhere int64, functions Functions) {
 	slices.SortFunc(pool, func(a, b *resourcev1.ResourceSlice) int { return strings.Compare(a.Name, b.Name) })
+	before := len(n.Devices)
 	for _, s := range pool {
-		if s.Spec.NodeName == nil || *s.Spec.NodeName == "" {
-			continue
-		}
-		n := out[*s.Spec.NodeName]
-		if n == nil {
-			n = &Node{}
-			out[*s.Spec.NodeName] = n
-		}
-		n.read(s, functions)
+		n.read(s, before+maxDevices, functions)
 	}
 	spec := pool[0].Spec
-	if want := spec.Pool.ResourceSliceCount; int64(len(pool)) != want {
-		for _, n := range out {
-			n.fault(spec, fmt.Errorf("%d of %d slices are there", len(pool), want))
-		}
+	if want := spec.Pool.ResourceSliceCount; int64(len(pool)) < want && everywhere < want {
+		n.fault(spec, fmt.Errorf("%d of %d slices are there", len(pool), want))
 	}
-	return out
 }
 
-// read adds the devices of a slice. The first fault of a slice is reported; its device is at an unknown place.
-func (n *Node) read(s *resourcev1.ResourceSlice, functions Functions) {
+// read adds the devices of a slice, as long as the node has fewer than limit. The first fault of a slice is
+// reported; its device is at an unknown place.
+func (n *Node) read(s *resourcev1.ResourceSlice, limit int, functions Functions) {
 	faulty := false
 	for i := range s.Spec.Devices {
-		if len(n.Devices) == maxDevices {
+		if len(n.Devices) == limit {
 			n.fault(s.Spec, fmt.Errorf("more than %d devices; the others are ignored", maxDevices))
 			return
 		}
-		d := Device{ID: ID{s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name}}
+		d := Device{ID: ID{s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name}, Alone: alone(&s.Spec.Devices[i])}
 		var err error
 		if d.NUMAs, d.Source, err = numasOf(d.Driver, &s.Spec.Devices[i]); err != nil && !faulty {
 			faulty = true
@@ -99,6 +94,15 @@ func (n *Node) read(s *resourcev1.ResourceSlice, functions Functions) {
 		}
 		n.Devices = append(n.Devices, d)
 	}
+}
+
+// alone computes [Device.Alone].
+func alone(d *resourcev1.Device) bool {
+	multiple := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+	tainted := slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool {
+		return t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute
+	})
+	return !multiple && !tainted && len(d.ConsumesCounters) == 0
 }
 
 func (n *Node) fault(spec resourcev1.ResourceSliceSpec, err error) {

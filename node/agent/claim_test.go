@@ -24,8 +24,9 @@ func TestTwoAgentsOnOneNode(t *testing.T) {
 		pass(time.Second)
 		w.want("after a change", "ns/p=5")
 		settled := w.writes()
-		if settled > 4 {
-			t.Errorf("%d writes for one change", settled)
+		// A new pod makes four events, and until the claim of one agent stands, each agent may write after each of them.
+		if settled > 1+2*4 {
+			t.Errorf("%d writes for one pod", settled)
 		}
 		pass(10 * time.Minute)
 		if n := w.writes() - settled; n != 0 {

@@ -125,12 +125,50 @@ func (x *examination) aligned() []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
+// site is a node with what is needed to judge the claims of its pods.
+type site struct {
+	node    *state.Node
+	devices map[claims.ID]claims.Device // whose NUMA nodes are known
+	holds   map[string]topo.Mask        // the NUMA nodes of what the kubelet gave a pod, by UID
+	// free counts the devices that no claim holds and that share nothing, by driver and position of the NUMA node.
+	free map[string][]int
+}
+
+// siteOf returns what is known of a node. taken are the devices that claims hold.
+func siteOf(n *state.Node, all *claims.Node, taken map[claims.ID]bool) *site {
+	s := &site{node: n, devices: map[claims.ID]claims.Device{}, holds: map[string]topo.Mask{}, free: map[string][]int{}}
+	for _, e := range n.Entries {
+		for _, h := range e.Holdings {
+			s.holds[e.Pod.UID] |= h.NUMAs(n.Machine)
+		}
+	}
+	for _, d := range all.Devices {
+		if !known(n, d) {
+			continue
+		}
+		s.devices[d.ID] = d
+		if s.free[d.Driver] == nil {
+			s.free[d.Driver] = make([]int, len(n.Machine.NUMAs()))
+		}
+		if d.Alone && !taken[d.ID] {
+			s.free[d.Driver][s.position(d)]++
+		}
+	}
+	return s
+}
+
+// position returns the position of the NUMA node that a known device is on.
+func (s *site) position(d claims.Device) int {
+	at, _ := s.node.Machine.Position(idset.NUMA(d.NUMAs[0]))
+	return at
+}
+
 // allocated examines where the devices of allocated claims are.
 func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
 	pods := map[string]*v1.Pod{}
 	for p := range kube.EachPod(x.View.Pods) {
-		claims := len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
-		if claims && p.Spec.NodeName != "" && !kube.Ended(p) {
+		claimed := len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
+		if claimed && p.Spec.NodeName != "" && !kube.Ended(p) {
 			pods[string(p.UID)] = p
 		}
 	}
@@ -140,29 +178,50 @@ func (x *examination) allocated(nodes map[string]*state.Node, published map[stri
 			taken[d] = true
 		}
 	}
+	sites := map[string]*site{}
 	for _, h := range held {
 		for _, uid := range h.Pods {
-			if p := pods[uid]; p != nil && nodes[p.Spec.NodeName] != nil && published[p.Spec.NodeName] != nil {
-				x.apart(p, h, nodes[p.Spec.NodeName], published[p.Spec.NodeName], taken)
+			p := pods[uid]
+			if p == nil || !uses(p, h) || nodes[p.Spec.NodeName] == nil || published[p.Spec.NodeName] == nil {
+				continue
 			}
+			name := p.Spec.NodeName
+			if sites[name] == nil {
+				sites[name] = siteOf(nodes[name], published[name], taken)
+			}
+			x.apart(p, h, sites[name])
 		}
 	}
 }
 
-// apart adds a finding if a pod's devices of a claim are not on the NUMA nodes of what the kubelet gave the pod, or,
-// if it gave nothing, on several NUMA nodes although one has as many free.
-func (x *examination) apart(p *v1.Pod, h claims.Held, n *state.Node, all *claims.Node, taken map[claims.ID]bool) {
-	beside := x.besides(p, n)
+// uses reports whether a pod itself names a claim: the status of a claim may name any pod.
+func uses(p *v1.Pod, h claims.Held) bool {
+	if p.Namespace != h.Namespace {
+		return false
+	}
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil && s.ResourceClaimName == h.Name {
+		return true
+	}
+	return slices.ContainsFunc(p.Spec.ResourceClaims, func(c v1.PodResourceClaim) bool {
+		return c.ResourceClaimName != nil && *c.ResourceClaimName == h.Name
+	}) || slices.ContainsFunc(p.Status.ResourceClaimStatuses, func(c v1.PodResourceClaimStatus) bool {
+		return c.ResourceClaimName != nil && *c.ResourceClaimName == h.Name
+	})
+}
+
+// apart adds a finding if a pod's devices of a claim are not on the NUMA nodes of what the kubelet gave the pod, or, if
+// it gave nothing, on several NUMA nodes although one has as many free.
+func (x *examination) apart(p *v1.Pod, h claims.Held, s *site) {
+	beside := s.holds[string(p.UID)]
 	var mine []claims.Device
 	var evidence []string
 	var on topo.Mask
 	for _, id := range h.Devices {
-		i, found := slices.BinarySearchFunc(all.Devices, id, claims.Device.Compare)
-		if !found || !known(n, all.Devices[i]) {
+		d, ok := s.devices[id]
+		if !ok {
 			continue
 		}
-		d := all.Devices[i]
-		at, _ := n.Machine.MaskOf(idset.NUMA(d.NUMAs[0]))
+		at := topo.Mask(1) << uint(s.position(d))
 		mine, on = append(mine, d), on|at
 		if beside == 0 || beside&at == 0 {
 			evidence = append(evidence,
@@ -173,46 +232,34 @@ func (x *examination) apart(p *v1.Pod, h claims.Held, n *state.Node, all *claims
 	case len(evidence) == 0:
 	case beside != 0:
 		evidence = append(evidence, "its CPUs, memory and devices of plugins are on "+
-			document.NUMANodes(document.NUMAs(n.Machine, beside)))
+			document.NUMANodes(document.NUMAs(s.node.Machine, beside)))
 		x.add("claim-misaligned", onPod(p, evidence...), "devices of its claims are on other NUMA nodes than what the "+
 			"kubelet gave it", "")
-	case on.Len() > 1 && roomFor(n, mine, all, taken):
+	case on.Len() > 1 && s.hasRoom(mine):
 		x.add("claim-misaligned", onPod(p, evidence...), "devices of one claim are on several NUMA nodes, and one NUMA "+
 			"node has as many free", "")
 	}
 }
 
-// besides returns the NUMA nodes of what the kubelet gave a pod of a node.
-func (x *examination) besides(p *v1.Pod, n *state.Node) (out topo.Mask) {
-	e, _ := n.Entry(string(p.UID))
-	for _, h := range e.Holdings {
-		out |= h.NUMAs(n.Machine)
-	}
-	return out
-}
-
-// roomFor reports whether some NUMA node has as many devices of the same drivers that are free, or among mine. What the
-// claim's selectors say is not judged.
-func roomFor(n *state.Node, mine []claims.Device, all *claims.Node, taken map[claims.ID]bool) bool {
+// hasRoom reports whether some NUMA node has as many devices of the same drivers that are free, or among mine. What the
+// claim's selectors require is not judged.
+func (s *site) hasRoom(mine []claims.Device) bool {
 	want := map[string]int{}
 	for _, d := range mine {
 		want[d.Driver]++
 	}
-	own := func(id claims.ID) bool {
-		return slices.ContainsFunc(mine, func(d claims.Device) bool { return d.ID == id })
-	}
-	for _, numa := range n.Machine.NUMAs() {
-		free := map[string]int{}
-		for _, d := range all.Devices {
-			if known(n, d) && idset.NUMA(d.NUMAs[0]) == numa.ID && (!taken[d.ID] || own(d.ID)) {
-				free[d.Driver]++
-			}
-		}
-		fits := true
+	for i := range s.node.Machine.NUMAs() {
+		room := true
 		for driver, count := range want {
-			fits = fits && free[driver] >= count
+			free := s.free[driver][i]
+			for _, d := range mine {
+				if d.Driver == driver && s.position(d) == i {
+					free++
+				}
+			}
+			room = room && free >= count
 		}
-		if fits {
+		if room {
 			return true
 		}
 	}

@@ -164,6 +164,67 @@ func TestTheClaimOfAnExtendedResource(t *testing.T) {
 	}
 }
 
+// The status of a claim may name any pod, and devices that share something are not surely free.
+func TestWhatClaimsAndSlicesMayNotCause(t *testing.T) {
+	light := func(w *world) {
+		p := kubetest.Admitted(kubetest.CPUs("light", 1), "node")
+		p.Spec.SchedulerName = "tenon-scheduler"
+		p.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+		w.pods = append(w.pods, *p)
+		w.publish("gpu.example.com", "resource.kubernetes.io/numaNode", number(0), number(1), number(0))
+		w.claim(&w.pods[1], "d0", "d1")
+	}
+	for name, change := range map[string]func(*world){
+		"a claim of another namespace": func(w *world) {
+			w.gpus()
+			w.claim(&w.pods[0], "d0")
+			c := *w.snapshot.Claims[0].DeepCopy()
+			c.Namespace, c.Status.Allocation.Devices.Results[0].Device = "evil", "d3"
+			w.snapshot.Claims = append(w.snapshot.Claims, c)
+		},
+		"a claim that the pod does not name": func(w *world) {
+			w.gpus()
+			w.claim(&w.pods[0], "d3")
+			w.pods[0].Spec.ResourceClaims[0].ResourceClaimName = new("another")
+		},
+		"parts of one device": func(w *world) {
+			light(w)
+			for i, gpu := range []string{"gpu-0", "gpu-1", "gpu-0"} { // d0 is the whole of a GPU, d2 a part of it
+				w.snapshot.Slices[0].Spec.Devices[i].ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: gpu}}
+			}
+		},
+		"a tainted device": func(w *world) {
+			light(w)
+			w.snapshot.Slices[0].Spec.Devices[2].Taints = []resourcev1.DeviceTaint{{Key: "broken",
+				Effect: resourcev1.DeviceTaintEffectNoExecute}}
+		},
+	} {
+		w := healthy()
+		change(w)
+		if got := ids(w.examine(t, doctor.Options{})); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	w := healthy()
+	light(w)
+	if got := ids(w.examine(t, doctor.Options{})); !slices.Equal(got, []string{"claim-misaligned"}) {
+		t.Errorf("with a free device: %v", got)
+	}
+}
+
+// Without the right to DeviceClasses nothing is known of the resources that they serve.
+func TestUnreadDeviceClassesAreNamed(t *testing.T) {
+	w := healthy()
+	w.machine += "device example.com/nic nic-0 numa 0\n"
+	s := w.read(t)
+	s.View.Served = nil
+	s.View.Miss("deviceclasses", "you may not list them")
+	d, err := doctor.Examine(s, doctor.Options{})
+	if err != nil || len(d.Findings) > 0 || len(d.Limits) != 1 {
+		t.Errorf("findings %v, not examined %v (%v), want deviceclasses", d.Findings, d.Limits, err)
+	}
+}
+
 // Nothing can lie apart on a machine with one NUMA node, and where a layout lists the PCI function of a device, the
 // driver need not say where it is.
 func TestDevicesWithoutNUMANodes(t *testing.T) {

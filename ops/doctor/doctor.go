@@ -101,7 +101,8 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	if err != nil {
 		return document.Diagnosis{}, fmt.Errorf("judge the cluster: %w", err)
 	}
-	x := &examination{Snapshot: s, scene: scene, selectedPod: o.Pod, found: map[string]*document.Finding{}}
+	x := &examination{Snapshot: s, scene: scene, selectedPod: o.Pod, found: map[string]*document.Finding{},
+		at: map[string]int{}}
 	x.cluster()
 	x.nodes()
 	x.claims()
@@ -172,10 +173,10 @@ func (o Options) filter(d document.Diagnosis) document.Diagnosis {
 }
 
 // unexamined returns the resources that could not be read, and the pods that could not be judged. A resource that
-// matters only for the choice of a node is left out unless a pod waits.
+// matters only for the choice of a node is left out unless a pod waits. DeviceClasses matter for other findings, too.
 func (x *examination) unexamined() (out []document.Limit) {
 	for _, l := range x.View.Limits() {
-		if x.judged > 0 || !slices.Contains(kube.AroundResources(), l.Resource) {
+		if x.judged > 0 || l.Resource == "deviceclasses" || !slices.Contains(kube.AroundResources(), l.Resource) {
 			out = append(out, l)
 		}
 	}
@@ -192,6 +193,7 @@ type examination struct {
 	scene       *stage.Stage
 	selectedPod string // Options.Pod
 	found       map[string]*document.Finding
+	at          map[string]int // the positions of objects in their findings, by the finding's key and the object's name
 	// judged counts the judged workloads that wait for a node. unjudged counts the pods that have a node but cannot
 	// be judged, and firstUnjudged is the reason for the first of them.
 	judged, unjudged int
@@ -214,13 +216,14 @@ func (x *examination) add(id string, object document.FindingObject, text, remedy
 			Commands: entry.commands, Page: Page + "#" + id}
 		x.found[key] = f
 	}
-	same := func(o document.FindingObject) bool { return o.String() == object.String() }
-	if i := slices.IndexFunc(f.Objects, same); i >= 0 {
+	place := key + "\n" + object.String()
+	if i, known := x.at[place]; known {
 		o := &f.Objects[i]
 		o.Nodes, o.Pods = union(o.Nodes, object.Nodes), union(o.Pods, object.Pods)
 		o.Evidence = append(o.Evidence, object.Evidence...)
 		return
 	}
+	x.at[place] = len(f.Objects)
 	f.Objects = append(f.Objects, object)
 }
 
