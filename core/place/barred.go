@@ -85,7 +85,8 @@ type When string
 const (
 	// Never means that the pod cannot run on this machine under its kubelet's configuration, even if all pods end.
 	Never When = "never"
-	// Changed means that the pod or the node has to be changed; pods that end do not help.
+	// Changed means that the pod or the node has to be changed; pods that end do not help. It also means that the empty
+	// machine refuses the pod, and that nothing proves this of the machine with some other pods on it ([Doubt]).
 	Changed When = "changed"
 	// Later means that pods have to end, or that the node has to report.
 	Later When = "later"
@@ -115,7 +116,10 @@ func (r Reason) When() When {
 	case Unsupported, NUMAID, NoPages, NoDistances, Endless, Fraction, TooComplex:
 		return Never
 	}
-	if r.Never {
+	switch {
+	case r.Never && r.Doubt != "":
+		return Changed
+	case r.Never:
 		return Never
 	}
 	if r.Code == ByPlugin && r.Want > 0 {

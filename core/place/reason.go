@@ -107,8 +107,10 @@ type Reason struct {
 	//  - NUMAID: Want is the id, Have the highest id that is allowed, and With names the part that cannot handle it.
 	Width int
 	With  string
-	// Never: the pod would not get Want on the empty machine either. Have is then about the empty machine.
+	// Never: the pod would not get Want on the empty machine either. Have is then about the empty machine. Doubt is set
+	// if this does not prove that the machine never takes the pod.
 	Never bool
+	Doubt Doubt
 	// Under and Fit are remedies that a caller found by trying; they are empty if it tried none or found none. Under
 	// has other settings of the node's kubelet with which the empty machine would take the pod. Fit is for Widths: if
 	// the pod asked for this amount of the resource in With, the empty machine would take it. With the next larger
@@ -116,6 +118,17 @@ type Reason struct {
 	Under string
 	Fit   int64
 }
+
+// Doubt is why a refusal by the empty machine does not prove that the machine never takes the pod.
+type Doubt string
+
+const (
+	// BesideOthers: the empty machine would admit each container alone. Other pods may push one to another NUMA node, so
+	// that the pod fits as a whole.
+	BesideOthers Doubt = "beside-others"
+	// ByChance: which devices the node takes for one container is chance, and decides about a later container.
+	ByChance Doubt = "chance"
+)
 
 // String returns Text. Two reasons may have the same text: to compare reasons, compare the values.
 func (r Reason) String() string { return r.Text() }
@@ -153,8 +166,8 @@ func (r Reason) Text() string {
 		who = fmt.Sprintf("container %q", r.Container)
 	}
 	switch {
-	case r.Never && r.Code.OfDemand(): // other pods may push a container to where the demand holds
-		return "not on the empty node either: " + who + " " + r.detail()
+	case r.Never && (r.Code.OfDemand() || r.Doubt != ""): // other pods may push a container to where all is satisfied
+		return "not on the empty node either: " + who + " " + r.detail() + r.chance()
 	case r.Never:
 		return "never on this machine: " + who + " " + r.detail()
 	}
@@ -181,11 +194,20 @@ func (r Reason) Lack() string {
 		return "pod wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " left"
 	case Short:
 		if r.Never {
-			return who + "wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " for pods"
+			return who + "wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " for pods" +
+				r.chance()
 		}
 		return who + "wants " + Quantity(r.Resource, r.Want) + "; the node has " + amount(r.Resource, r.Have) + " free"
 	}
-	return who + r.detail()
+	return who + r.detail() + r.chance()
+}
+
+// chance says that chance decides; it is "" if that is not so.
+func (r Reason) chance() string {
+	if r.Doubt == ByChance {
+		return "; that depends on which devices the node takes"
+	}
+	return ""
 }
 
 // detail renders what was wanted and what was missing, without the container.

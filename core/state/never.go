@@ -11,16 +11,57 @@ func (n *Node) Empty() *place.Usage {
 }
 
 // Never returns why a pod would not fit on the node even if no other pod were there, so that the end of other pods
-// never makes room. The result is empty if the pod would fit. The pod's own demand does not count, because other
-// pods' holdings decide whether it is satisfied.
+// never makes room. The result is empty if the pod would fit. If the refusal proves nothing about the node with other
+// pods on it, Doubt of the reasons is set. The pod's own demand does not count, because other pods' holdings decide
+// whether it is satisfied.
 func (n *Node) Never(p *place.Pod) []place.Reason {
 	empty := n.Empty()
 	if place.Fits(empty, p) {
 		return nil
 	}
-	out := place.Place(empty, p).Reasons
+	out, doubt := refusal(empty, p)
 	for i := range out {
-		out[i].Never = true
+		out[i].Never, out[i].Doubt = true, doubt
+	}
+	return out
+}
+
+// refusal returns why the empty machine refuses a pod, and whether that is in doubt.
+func refusal(empty *place.Usage, p *place.Pod) ([]place.Reason, place.Doubt) {
+	v := place.Place(empty, p)
+	rules := empty.Rules.Topology
+	atOnce := rules.Scope == place.PerPod && (rules.Policy == place.Restricted || rules.Policy == place.SingleNUMA)
+	if !atOnce && len(p.Containers) > 1 && !p.PodLevel {
+		switch proof := alone(empty, p, v.Reasons); {
+		case len(proof) > 0:
+			return proof, ""
+		case !v.Chance:
+			return v.Reasons, place.BesideOthers
+		}
+	}
+	if v.Chance {
+		return v.Reasons, place.ByChance
+	}
+	return v.Reasons, ""
+}
+
+// alone returns why the empty machine refuses a container of a pod even without the pod's other containers, or nothing
+// if it would admit each of them. It returns all of the pod's reasons if these are about such a container.
+func alone(empty *place.Usage, p *place.Pod, all []place.Reason) (out []place.Reason) {
+	for i := range p.Containers {
+		one := *p
+		one.Containers = []place.Container{p.Containers[i]}
+		one.Containers[0].Kind = place.App
+		if place.Fits(empty, &one) {
+			continue
+		}
+		switch v := place.Place(empty, &one); {
+		case v.Chance:
+		case len(all) > 0 && all[0].Container == p.Containers[i].Name:
+			return all
+		case out == nil:
+			out = v.Reasons
+		}
 	}
 	return out
 }

@@ -199,6 +199,9 @@ func telling(reasons []place.Reason) place.Reason {
 // words returns a reason as text. The text is the same for reasons that one sentence does not tell apart:
 // kube-scheduler's plugins say less about volumes and other pods than Tenon's commands do.
 func words(r place.Reason) string {
+	if r.Never && r.Doubt != "" {
+		return r.Text()
+	}
 	switch r.Code {
 	case place.BadClaim, place.VolumeElsewhere, place.NoVolume, place.SmallVolumes, place.ClaimInUse, place.VolumeLimit:
 		return "its volumes keep it away"

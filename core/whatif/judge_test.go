@@ -116,7 +116,7 @@ func TestConflictsBetweenOwnContainersAreNamed(t *testing.T) {
 	if len(j.Reasons) != 1 {
 		t.Fatalf("reasons: %q", j.Reasons)
 	}
-	const text = `never on this machine: container "wide" wants 40Gi memory; other containers of the pod use the ` +
+	const text = `not on the empty node either: container "wide" wants 40Gi memory; other containers of the pod use the ` +
 		`NUMA nodes alone or in another group`
 	if got := j.Reasons[0].Text(); got != text {
 		t.Errorf("the reason is\n%s\nwant\n%s", got, text)

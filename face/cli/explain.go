@@ -208,7 +208,7 @@ func (e *explanation) tryRemedies() {
 	known := map[string][]place.Reason{}
 	for i := range e.verdicts {
 		v := &e.verdicts[i]
-		if v.node == nil || v.judged.When() != place.Never {
+		if v.node == nil || v.judged.When() == place.Later {
 			continue
 		}
 		key := fmt.Sprintf("%p %v", v.node.Empty(), v.judged.Reasons)

@@ -107,6 +107,10 @@ func reasons() (out []place.Reason) {
 				other.With = "" // several pods, or no CPUs
 			}
 			out = append(out, r, other)
+			if never && r.When() == place.Never {
+				r.Doubt, other.Doubt = place.BesideOthers, place.ByChance
+				out = append(out, r, other)
+			}
 		}
 	}
 	for _, with := range []string{"", "zone-b", place.Various} {
@@ -156,6 +160,8 @@ func situations() (out []summary.Facts) {
 	taint := place.Reason{Code: place.Tainted, Resource: "team=infra:NoSchedule"}
 	label, host := place.Reason{Code: place.Unselected, Resource: "disk=ssd", With: "hdd"},
 		place.Reason{Code: place.Unselected, Resource: "kubernetes.io/hostname=node-x"}
+	doubtful := small
+	doubtful.Doubt = place.ByChance
 	gpu := place.Reason{Code: place.Lacking, Resource: "acme.com/gpu", Want: 1, Never: true}
 	pods := []state.PodID{{Namespace: "ml", Name: "a"}, {Namespace: "ml", Name: "b"}, {Namespace: "ml", Name: "c"},
 		{Namespace: "ml", Name: "d"}}
@@ -174,6 +180,7 @@ func situations() (out []summary.Facts) {
 		{inexact, one("node-b", small)}, {one("node-a", small)}, {one("node-a", small), one("node-b", label)},
 		{one("node-a", taint)},
 		{one("node-a", taint), one("node-b", small)}, {one("node-a", taint), one("node-b", label)}, {one("node-a", label)},
+		{one("node-a", doubtful), one("node-b", taint)},
 		{one("node-a", host)}, {one("node-a", label), one("node-b", host)}, {one("node-a", gpu)},
 		{one("node-a", place.Reason{Code: place.BadClaim}), one("node-b", place.Reason{Code: place.PodAffinity}),
 			one("c", place.Reason{Code: place.NoDomain})}, {one("node-a", place.Reason{Code: place.PortTaken})}, {}} {
