@@ -152,15 +152,16 @@ func trimVolumes(in []v1.Volume) (out []v1.Volume) {
 	return out
 }
 
-// trimNode keeps a node's labels, taints, allocatable amounts, capacity of memory and hugepages, kubelet version and
-// readiness.
+// trimNode keeps a node's labels, taints, allocatable amounts, capacity of memory, hugepages and devices, kubelet
+// version and readiness.
 func trimNode(n *v1.Node) *v1.Node {
 	out := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion,
 		CreationTimestamp: n.CreationTimestamp, Labels: n.Labels},
 		Spec:   v1.NodeSpec{Taints: n.Spec.Taints, Unschedulable: n.Spec.Unschedulable},
 		Status: v1.NodeStatus{Allocatable: n.Status.Allocatable, Capacity: v1.ResourceList{}}}
-	for name, amount := range n.Status.Capacity { // kube.KeptMemory reads these
-		if name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) {
+	for name, amount := range n.Status.Capacity { // for kube.KeptMemory, and devices for package stage
+		if name == v1.ResourceMemory || strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) ||
+			strings.Contains(string(name), "/") {
 			out.Status.Capacity[name] = amount
 		}
 	}

@@ -83,11 +83,26 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage
 		n := &nodes[i]
 		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
-		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all}
+		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Capacity: devices(n)}
 		x.Used, x.Pods = requested(s.on[n.Name], each)
 		s.nodes = append(s.nodes, x)
 	}
 	return s, checkNodes(s.nodes)
+}
+
+// devices returns a node's capacity of each extended resource that is above what is allocatable now.
+func devices(n *v1.Node) (out whatif.Amounts) {
+	for name, all := range n.Status.Capacity {
+		now := n.Status.Allocatable[name]
+		if !strings.Contains(string(name), "/") || all.Cmp(now) <= 0 {
+			continue
+		}
+		if out == nil {
+			out = whatif.Amounts{}
+		}
+		out[string(name)] = all.Value()
+	}
+	return out
 }
 
 // bare makes a stage of nodes without labels and taints. Requirements about these are then not judged.

@@ -127,8 +127,8 @@ func (s *Stage) twin(t whatif.Twin) error {
 	}
 	name := s.freeName(t.Node)
 	for k := range t.Copies {
-		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Served: like.Served,
-			Uncounted: like.Uncounted}
+		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Capacity: like.Capacity,
+			Served: like.Served, Uncounted: like.Uncounted}
 		n.Used, n.Pods = requested(staying, amountsOnce{})
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)

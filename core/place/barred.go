@@ -117,6 +117,8 @@ func (r Reason) When() When {
 		return Never
 	}
 	switch {
+	case r.Never && r.Doubt == Unhealthy:
+		return Later
 	case r.Never && r.Doubt != "":
 		return Changed
 	case r.Never:
@@ -341,6 +343,9 @@ func (r Reason) widthsRemedy() string {
 
 // amountRemedy is the remedy for an amount that is more than the node ever has, or more than it has free.
 func (r Reason) amountRemedy() string {
+	if r.Never && r.Doubt == Unhealthy {
+		return "find out why devices of " + r.Resource + " are unhealthy (the log of their device plugin), or ask for less"
+	}
 	have := strconv.FormatInt(r.Have, 10)
 	if r.Resource != "" && r.Code != Together {
 		have = Quantity(r.Resource, r.Have)

@@ -128,6 +128,8 @@ const (
 	BesideOthers Doubt = "beside-others"
 	// ByChance: which devices the node takes for one container is chance, and decides about a later container.
 	ByChance Doubt = "chance"
+	// Unhealthy: devices of the resource are unhealthy now, and may recover.
+	Unhealthy Doubt = "unhealthy"
 )
 
 // String returns Text. Two reasons may have the same text: to compare reasons, compare the values.
@@ -166,6 +168,8 @@ func (r Reason) Text() string {
 		who = fmt.Sprintf("container %q", r.Container)
 	}
 	switch {
+	case r.Never && r.Doubt == Unhealthy:
+		return "not while devices are unhealthy: " + who + " " + r.detail()
 	case r.Never && (r.Code.OfDemand() || r.Doubt != ""): // other pods may push a container to where all is satisfied
 		return "not on the empty node either: " + who + " " + r.detail() + r.chance()
 	case r.Never:

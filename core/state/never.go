@@ -1,6 +1,12 @@
 package state
 
-import "github.com/tenon-numa/tenon/core/place"
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
 
 // Empty returns the usage of the node without any pod. Nodes with the same machine and rules share it.
 func (n *Node) Empty() *place.Usage {
@@ -22,8 +28,25 @@ func (n *Node) Never(p *place.Pod) []place.Reason {
 	out, doubt := refusal(empty, p)
 	for i := range out {
 		out[i].Never, out[i].Doubt = true, doubt
+		if mayRecover(empty.Machine, out[i]) {
+			out[i].Doubt = place.Unhealthy
+		}
 	}
 	return out
+}
+
+// mayRecover reports whether what is missing may be devices that are unhealthy now.
+func mayRecover(m *topo.Machine, r place.Reason) bool {
+	for name := range strings.SplitSeq(r.Resource, ", ") { // the reason for several resources names them all
+		x, ok := m.Resource(name)
+		if !ok || !slices.ContainsFunc(x.Devices, func(d topo.Device) bool { return d.Unhealthy }) {
+			continue
+		}
+		if r.Code == place.Together || r.Want <= int64(len(x.Devices)) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusal returns why the empty machine refuses a pod, and whether that is in doubt.

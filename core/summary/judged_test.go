@@ -118,3 +118,37 @@ func TestARefusalByChanceIsNotForGood(t *testing.T) {
 		t.Errorf("%s: %q", s.Kind, s.Text)
 	}
 }
+
+// A GPU that is unhealthy now, or a device plugin that restarts, may recover.
+func TestUnhealthyDevicesMayRecover(t *testing.T) {
+	const two = "numa 0 socket 0 cpus 0-15 memory 64Gi\nnuma 1 socket 1 cpus 16-31 memory 64Gi\n"
+	gpus := func(n int64) *whatif.Want {
+		return guaranteed(sized("c", 1, 1, place.Count{Resource: "example.com/gpu", N: n}))
+	}
+	n := nodeOf(t, two+"device example.com/gpu g0 numa 0\ndevice example.com/gpu g1 numa 0 unhealthy\n", single)
+	n.Allocatable["example.com/gpu"] = 1 // as the kubelet reports it
+	if s := judged(&n, gpus(2)); s.Kind != NotNow {
+		t.Errorf("2 GPUs, one of them unhealthy: %s: %q", s.Kind, s.Text)
+	}
+	if s := judged(&n, gpus(3)); s.Kind != Never {
+		t.Errorf("3 GPUs of 2: %s: %q", s.Kind, s.Text)
+	}
+	known := whatif.Node{Name: "a", Allocatable: whatif.Amounts{"cpu": 1000, "memory": 64 << 30, "pods": 9,
+		"example.com/gpu": 1}, Capacity: whatif.Amounts{"example.com/gpu": 2}}
+	for want, kind := range map[int64]Kind{2: NotNow, 3: Never} {
+		w := gpus(want)
+		w.Pod = &place.Pod{QoS: place.Burstable}
+		if s := judged(&known, w); s.Kind != kind {
+			t.Errorf("without a layout, %d GPUs of a capacity of 2: %s: %q", want, s.Kind, s.Text)
+		}
+	}
+	// The pod selects the nodes with GPUs, as such pods do.
+	gone := nodeOf(t, two, single)
+	j := whatif.Rules{}.Judge(&gone, gpus(2), nil)
+	s := Of(&Facts{Nodes: []Node{{Name: "cpu-1", Reasons: []place.Reason{{Code: place.Unselected, Resource: "gpu=yes"}}},
+		{Name: "gpu-1", Reasons: j.Reasons}}})
+	const text = "Wrong name, or its device plugin does not run: none of the 1 node that it selects offers example.com/gpu"
+	if s.Kind != WrongName || s.Text != text {
+		t.Errorf("%s: %q, want %q", s.Kind, s.Text, text)
+	}
+}

@@ -99,8 +99,12 @@ func (f *Facts) values(label place.Reason) string {
 
 // forGood is the sentence for a pod that all selected nodes refuse, whatever ends there.
 func (f *Facts) forGood(sel selection) Summary {
-	if resource := f.offeredNowhere(); resource != "" && !sel.narrow && f.NotJudged == 0 {
-		return Summary{WrongName, "Wrong name, or its device plugin does not run: no node offers " + resource,
+	if resource := f.offeredNowhere(sel); resource != "" && f.NotJudged == 0 {
+		none := "no node offers "
+		if sel.narrow {
+			none = "none of the " + nodes(len(sel.at)) + " that it selects offers "
+		}
+		return Summary{WrongName, "Wrong name, or its device plugin does not run: " + none + resource,
 			"correct the name of the resource, or look at its device plugin"}
 	}
 	for _, i := range sel.at {
@@ -223,18 +227,18 @@ func family(r place.Reason) string {
 	return words(r)
 }
 
-// offeredNowhere returns an extended resource that no node has, or "".
-func (f *Facts) offeredNowhere() string {
-	for _, r := range f.Nodes[0].Reasons {
-		if r.Never && r.Have == 0 && strings.Contains(r.Resource, "/") && f.noneHas(r.Resource) {
+// offeredNowhere returns an extended resource that no selected node has, or "".
+func (f *Facts) offeredNowhere(sel selection) string {
+	for _, r := range f.Nodes[sel.at[0]].Reasons {
+		if r.Never && r.Have == 0 && strings.Contains(r.Resource, "/") && f.noneHas(sel, r.Resource) {
 			return r.Resource
 		}
 	}
 	return ""
 }
 
-func (f *Facts) noneHas(resource string) bool {
-	for i := range f.Nodes {
+func (f *Facts) noneHas(sel selection, resource string) bool {
+	for _, i := range sel.at {
 		if !slices.ContainsFunc(f.Nodes[i].Reasons, func(r place.Reason) bool {
 			return r.Never && r.Have == 0 && r.Resource == resource && (r.Code == place.Lacking || r.Code == place.Short)
 		}) {

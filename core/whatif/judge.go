@@ -132,7 +132,7 @@ func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 		if want <= 0 || want <= have || n.serves(name) || n.Uncounted[name] {
 			continue
 		}
-		never := want > n.Allocatable[name]
+		never := want > n.most(name)
 		if never {
 			have = n.Allocatable[name]
 		}

@@ -13,6 +13,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
@@ -57,6 +58,9 @@ type Node struct {
 	// Allocatable is what all pods together may request of the node, without regard to NUMA nodes; Used is what the
 	// pods on the node have requested. Both count pods as "pods". The two maps are never changed.
 	Allocatable, Used Amounts
+	// Capacity is how many devices of extended resources the node would have if all of them were healthy. It may be nil,
+	// and lack resources; the map is never changed.
+	Capacity Amounts
 	// Served are extended resources that DRA can serve. On a node that has none of such a resource allocatable,
 	// kube-scheduler allocates devices instead of counting amounts. The map is never changed.
 	Served map[string]bool
@@ -79,6 +83,18 @@ type Resident struct {
 
 // Left returns how much of a resource pods may still request.
 func (n *Node) Left(resource string) int64 { return max(0, n.Allocatable[resource]-n.Used[resource]) }
+
+// most returns how much of a resource pods can ever request of the node: unhealthy devices count, since they may
+// recover.
+func (n *Node) most(resource string) int64 {
+	out := max(n.Allocatable[resource], n.Capacity[resource])
+	if n.State != nil && n.State.Machine != nil && strings.Contains(resource, "/") {
+		if r, ok := n.State.Machine.Resource(resource); ok {
+			out = max(out, int64(len(r.Devices)))
+		}
+	}
+	return out
+}
 
 // Rules are the scheduler's arguments and its scoring. A scheduler learns its workload profile while it schedules; here
 // the profile is given ([Usual]).

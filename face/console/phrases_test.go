@@ -110,6 +110,8 @@ func reasons() (out []place.Reason) {
 			if never && r.When() == place.Never {
 				r.Doubt, other.Doubt = place.BesideOthers, place.ByChance
 				out = append(out, r, other)
+				r.Doubt = place.Unhealthy
+				out = append(out, r)
 			}
 		}
 	}
@@ -182,6 +184,7 @@ func situations() (out []summary.Facts) {
 		{one("node-a", taint), one("node-b", small)}, {one("node-a", taint), one("node-b", label)}, {one("node-a", label)},
 		{one("node-a", doubtful), one("node-b", taint)},
 		{one("node-a", host)}, {one("node-a", label), one("node-b", host)}, {one("node-a", gpu)},
+		{one("node-a", gpu), one("node-b", label)},
 		{one("node-a", place.Reason{Code: place.BadClaim}), one("node-b", place.Reason{Code: place.PodAffinity}),
 			one("c", place.Reason{Code: place.NoDomain})}, {one("node-a", place.Reason{Code: place.PortTaken})}, {}} {
 		for _, unknown := range []int{0, 1, 2} {
