@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // Scheduling is the API server's data about the scheduling of a pod that has no node.
@@ -40,9 +42,12 @@ const (
 	NotKnown SchedulingState = "notKnown" // the events cannot be read
 )
 
+// maxName bounds the bytes of a scheduler's name in a text. Kubernetes lets a pod name a scheduler of any length.
+const maxName = 63
+
 // Text returns one or two sentences on what the pod waits for, apart from what nodes lack.
 func (s Scheduling) Text() string {
-	name := s.Scheduler
+	name := printable.Clip(s.Scheduler, maxName)
 	switch s.State {
 	case Gated:
 		gates := "gate "

@@ -296,7 +296,13 @@ const maxTried = 8
 
 // roomiest returns the node on which most of what the pod lacks would fit without other pods, and that amount. It tries
 // one node for each reason, the closest reasons first. Where no amount is known, it returns the closest node and 0.
+// Nodes that something else keeps from the pod, such as a taint, count only if there are no others; the amount is then
+// 0.
 func (f *Facts) roomiest(at []int) (best int, fits int64) {
+	open := slices.DeleteFunc(slices.Clone(at), f.barred)
+	if len(open) > 0 {
+		at = open
+	}
 	kinds := map[place.Reason]int{} // the node with the first name, by the tightest permanent reason
 	for _, i := range at {
 		r := tightest(f.Nodes[i].Reasons, permanent)
@@ -308,7 +314,7 @@ func (f *Facts) roomiest(at []int) (best int, fits int64) {
 		return cmp.Or(cmp.Compare(share(s), share(r)), strings.Compare(f.Nodes[kinds[r]].Name, f.Nodes[kinds[s]].Name))
 	})
 	best = kinds[reasons[0]]
-	if f.Fitting == nil {
+	if f.Fitting == nil || len(open) == 0 {
 		return best, 0
 	}
 	for _, r := range reasons[:min(len(reasons), maxTried)] {
@@ -320,6 +326,13 @@ func (f *Facts) roomiest(at []int) (best int, fits int64) {
 		}
 	}
 	return best, fits
+}
+
+// barred reports whether the node at an index has a reason that is not permanent, and that no end of pods removes.
+func (f *Facts) barred(at int) bool {
+	return slices.ContainsFunc(f.Nodes[at].Reasons, func(r place.Reason) bool {
+		return !permanent(r) && r.When() != place.Later
+	})
 }
 
 // closer reports whether a reason of one node is closer to being satisfied than a reason of another node. Of equally

@@ -65,6 +65,10 @@ const (
 // maxNames bounds the pods, and the values of a label, that a sentence names.
 const maxNames = 3
 
+// maxName bounds the bytes of a scheduler's name in a sentence. Kubernetes lets the name of a pod's scheduler have any
+// length.
+const maxName = 63
+
 // Facts are all that a sentence depends on.
 type Facts struct {
 	Namespace string // of the pod
@@ -104,7 +108,8 @@ func Of(f *Facts) Summary {
 	}
 	s := f.ofNodes()
 	if f.State == Untried && (s.Kind == Fits || s.Kind == NotNow) {
-		s.Kind, s.Text = NotTried, "Not yet tried by scheduler "+f.Scheduler+": "+lower(s.Text)
+		s.Kind = NotTried
+		s.Text = "Not yet tried by scheduler " + printable.Clip(f.Scheduler, maxName) + ": " + lower(s.Text)
 		s.Remedy = f.Remedy
 	}
 	return s
@@ -112,13 +117,13 @@ func Of(f *Facts) Summary {
 
 // unseen is the sentence for a pod whose scheduler has left no trace.
 func (f *Facts) unseen() Summary {
-	text := fmt.Sprintf("no scheduler named %q has been seen", f.Scheduler)
+	text := fmt.Sprintf("no scheduler named %q has been seen", printable.Clip(f.Scheduler, maxName))
 	known := slices.DeleteFunc(append([]string{"default-scheduler", "tenon-scheduler"}, f.Seen...),
 		func(name string) bool { return name == f.Scheduler })
 	near := printable.Nearest(f.Scheduler, known)
 	switch {
 	case near != "":
-		text = "Wrong name: " + text + fmt.Sprintf("; %q may be meant", near)
+		text = "Wrong name: " + text + fmt.Sprintf("; %q may be meant", printable.Clip(near, maxName))
 	case f.Lease:
 		text = "Perhaps a wrong name: " + text + ", and the profiles of the kube-scheduler that leads are not known"
 	default:
@@ -179,7 +184,11 @@ func (f *Facts) notNow(later []int) Summary {
 	}
 	r := tightest(best.Reasons, anyReason)
 	at := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == best.Node })
-	return Summary{NotNow, fmt.Sprintf("Not now: %s (node %s)", words(r), best.Node) + end +
+	text := "Not now: "
+	if f.NotJudged > 0 {
+		text = "Not now " + f.where(f.selected()) + ": "
+	}
+	return Summary{NotNow, text + fmt.Sprintf("%s (node %s)", words(r), best.Node) + end +
 		f.doubts([]int{at}, true) + f.without(), r.Remedy()}
 }
 

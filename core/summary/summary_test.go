@@ -76,6 +76,13 @@ func TestSentences(t *testing.T) {
 			`Not now: container "c" wants 40 cpu on one NUMA node; best NUMA node has 30 free (node b)`},
 		{Facts{Nodes: []Node{{Name: "a", Reasons: []place.Reason{{Code: place.PortTaken}}}}}, NotNow,
 			"Not now: its host ports are taken (node a)"},
+		{Facts{Nodes: []Node{short("a", 8)}, NotJudged: 3}, NotNow, // a node that is not judged may take the pod
+			`Not now on the 1 node that is judged (3 are not): container "c" wants 40 cpu on one NUMA node; best NUMA node has ` +
+				"8 free (node a)"},
+		{Facts{State: Unseen, Scheduler: strings.Repeat("s", 300)}, WrongName, `Wrong name, or not running: no scheduler named "` +
+			strings.Repeat("s", 63) + `..." has been seen`},
+		{Facts{State: Untried, Scheduler: strings.Repeat("s", 300), Nodes: []Node{fit("a")}}, NotTried,
+			"Not yet tried by scheduler " + strings.Repeat("s", 63) + "...: fits now on 1 of 1 node"},
 		{Facts{Nodes: []Node{small("a", 8), with(small("b", 32), estimated)}, NotJudged: 2}, Never,
 			`Never on the 2 nodes that are judged (2 are not): container "c" wants 40 cpu on one NUMA node; the largest has 32 ` +
 				"(node b, the best of 2) (estimated: 1 node reports amounts only)"},
@@ -125,5 +132,21 @@ func TestNeverNamesTheNodeThatCouldTakeMost(t *testing.T) {
 	}
 	if asked = 0; Of(&f).Kind != Never || asked > 8 {
 		t.Errorf("%d nodes were tried, want at most 8", asked)
+	}
+}
+
+// An amount that would fit on a node is of no use where a taint keeps the pod away.
+func TestNeverNamesANodeWithoutATaint(t *testing.T) {
+	tainted := func(n *Node) {
+		n.Reasons = append(n.Reasons, place.Reason{Code: place.Tainted, Resource: "team=infra:NoSchedule"})
+	}
+	f := Facts{Nodes: []Node{with(small("a", 32), tainted), small("b", 16)},
+		Fitting: func(_ int, r place.Reason) int64 { return r.Have }}
+	if s := Of(&f); !strings.HasSuffix(s.Text, "(node b, the best of 2); 16 cpu would fit on the empty node") {
+		t.Errorf("%q", s.Text)
+	}
+	f.Nodes = f.Nodes[:1]
+	if s := Of(&f); s.Kind != Never || !strings.HasSuffix(s.Text, "(node a)") {
+		t.Errorf("%q", s.Text)
 	}
 }

@@ -70,7 +70,7 @@ func TestAllFacesSayTheSameOfAWaitingPod(t *testing.T) {
 		"a taint": {func(c *town) { c.fill(2); tainted(c, 0); tainted(c, 1) }, cpus("p", 8), summary.Changed,
 			"Not without a change: pod does not tolerate the taint team=infra:NoSchedule (2 nodes)"},
 		"a taint, and a machine that is too small": {func(c *town) { c.fill(3); tainted(c, 0) }, cpus("p", 20), summary.Never,
-			`Never here: container "c" wants 20 cpu on one NUMA node; the largest has 16 (node node-000, the best of 3); ` +
+			`Never here: container "c" wants 20 cpu on one NUMA node; the largest has 16 (node node-001, the best of 3); ` +
 				"16 cpu would fit on the empty node"},
 		"a label that no node has": {two, selecting(cpus("p", 8), "disk", "sdd"), summary.WrongName,
 			"Wrong name: no node has the label disk=sdd, which the pod's node selector wants"},
