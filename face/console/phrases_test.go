@@ -59,10 +59,16 @@ func readPhrases(t *testing.T, language string) (out phrases) {
 }
 
 func (p phrases) of(text string) string {
+	if len(text) > 1000 {
+		return text
+	}
 	for _, x := range p {
 		if found := x.english.FindStringSubmatch(text); found != nil {
 			return argument.ReplaceAllStringFunc(x.own, func(s string) string {
 				n, _ := strconv.Atoi(s[1 : len(s)-1])
+				if part := found[n+1]; !strings.Contains(part, " ") {
+					return part
+				}
 				return p.of(found[n+1])
 			})
 		}
@@ -150,6 +156,27 @@ func TestSentencesAndReasonsAreInChinese(t *testing.T) {
 		if !kinds[k] {
 			t.Errorf("no sentence of the kind %s was translated", k)
 		}
+	}
+}
+
+// A node or a pod keeps its name, even if a phrase of the same words exists, and so does a text of any length.
+func TestNamesAreNotTranslated(t *testing.T) {
+	p := readPhrases(t, "zh")
+	for text, names := range map[string][]string{
+		`Not now: container "c" wants 8 cpu; the node has 2 free (node here); it fits there when pod pod ends`: {
+			"（节点 here）", "Pod pod 结束后"},
+		"Never here: pod wants 8 cpu; the node has 2 for pods (node here)": {"此处永远不行", "（节点 here）"},
+		"pod does not tolerate the taint here":                             {"污点 here"},
+	} {
+		for _, name := range names {
+			if got := p.of(text); !strings.Contains(got, name) {
+				t.Errorf("%q becomes %q, want %q in it", text, got, name)
+			}
+		}
+	}
+	long := "Never here: " + strings.Repeat("a", 1000) + " (node b)"
+	if got := p.of(long); got != long {
+		t.Errorf("a text of %d bytes becomes %q", len(long), got)
 	}
 }
 

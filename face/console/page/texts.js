@@ -18,11 +18,16 @@ const phrases = (language === "en" ? [] : (await (await fetch("/phrases.json")).
   [new RegExp("^" + english.replace(/[.*+?^$()\\]/g, "\\$&").replace(/\[(.*?)\]/g, "(?:$1)").replace(/\{#\d\}/g, "(\\d+)")
     .replace(/\{\d\}/g, "(.+?)") + "$", "i"), own]);
 
-// phrase translates a text of the server and the texts in it. It returns a text without a translation unchanged.
+const maxPhrase = 1000;
+const part = (text) => text.includes(" ") ? phrase(text) : text;
+
+// phrase translates a text of the server and the texts in it. It returns a text without a translation unchanged, and
+// also a text that is too long to be one of them: trying all phrases would take long. A part without a space is a name.
 export function phrase(text) {
+  if (text.length > maxPhrase) return text;
   for (const [english, own] of phrases) {
     const found = english.exec(text);
-    if (found) return own.replace(/\{(\d)\}/g, (_, i) => phrase(found[Number(i) + 1]));
+    if (found) return own.replace(/\{(\d)\}/g, (_, i) => part(found[Number(i) + 1]));
   }
   return text;
 }
