@@ -39,6 +39,8 @@ const (
 	MaxObjects = 10_000
 	// MaxPods bounds the pods of one object.
 	MaxPods = 100_000
+	// MaxTemplates bounds the templates of a file: an object of an operator may have many.
+	MaxTemplates = 10_000
 
 	maxDepth = 3 // of lists in lists
 )
@@ -89,7 +91,7 @@ func Read(data []byte) (*File, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("larger than %d bytes", MaxBytes)
 	}
-	r := reader{decoder: newDecoder()}
+	r := reader{decoder: newDecoder(), bytes: len(data)}
 	err := Documents(data, func(where string, text []byte) error {
 		return r.object(where, text, schema.GroupVersionKind{}, 0)
 	})
@@ -203,6 +205,16 @@ type reader struct {
 	file    File
 	objects int
 	trainer []trainObject // in the order of the file
+	bytes   int           // size of the file
+}
+
+// add appends templates to the file. It returns an error if the file then has more than MaxTemplates.
+func (r *reader) add(all ...Template) error {
+	if len(r.file.Templates)+len(all) > MaxTemplates {
+		return fmt.Errorf("more than %d pod templates: split the file", MaxTemplates)
+	}
+	r.file.Templates = append(r.file.Templates, all...)
+	return nil
 }
 
 func newDecoder() runtime.Decoder {
@@ -261,8 +273,7 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r.file.Templates = append(r.file.Templates, t)
-	return nil
+	return r.add(t)
 }
 
 // class reads a runtime class of the file. [WithClass] applies it to the pods of the file that name it.
@@ -295,7 +306,9 @@ func (r *reader) otherKind(what string, gvk schema.GroupVersionKind, text []byte
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r.file.Templates = append(r.file.Templates, all...)
+	if err := r.add(all...); err != nil {
+		return err
+	}
 	what += fmt.Sprintf(" (%s)", clip(gvk.GroupVersion().String()))
 	switch {
 	case whyNot != "":

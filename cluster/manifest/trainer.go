@@ -15,6 +15,12 @@ import (
 
 const trainerGroup = "trainer.kubeflow.org"
 
+// The places of the pod templates in the spec of a runtime, and in a runtime.
+const (
+	specTemplates    = "template.spec.replicatedJobs.*.template.spec.template"
+	runtimeTemplates = "spec." + specTemplates
+)
+
 // trainObject is a runtime or a TrainJob of the file.
 type trainObject struct {
 	what string // for errors, such as "document 2: TrainJob llm"
@@ -49,76 +55,53 @@ func (r *reader) keepTrainer(what string, gvk schema.GroupVersionKind, text []by
 
 // trainJobs adds the pods of the TrainJobs that were kept, and of runtimes that none of them names, at their places.
 func (r *reader) trainJobs() error {
-	runtimes, named := map[string]trainObject{}, map[string]bool{}
-	for _, o := range r.trainer {
-		if runtimeKind(o.gvk.Kind) {
-			runtimes[o.key()] = o
-		} else {
-			named[jobsRuntime(o.root)] = true
-		}
+	if len(r.trainer) == 0 {
+		return nil
 	}
-	if err := boundCopies(r.trainer, runtimes); err != nil {
+	known := runtimesOf(r.trainer)
+	if err := boundCopies(r.trainer, known, r.bytes); err != nil {
 		return err
 	}
-	added := 0
+	named := map[string]bool{}
 	for _, o := range r.trainer {
-		var job object // nil for a runtime
-		with := o
-		if !runtimeKind(o.gvk.Kind) {
-			job, with = o.root, runtimes[jobsRuntime(o.root)]
-		} else if named[o.key()] {
+		if o.gvk.Kind == "TrainJob" {
+			named[known.of(o.root).key()] = true
+		}
+	}
+	old, done := r.file.Templates, 0
+	r.file.Templates = nil
+	for _, o := range r.trainer {
+		if err := r.add(old[done:o.at]...); err != nil {
+			return err
+		}
+		done = o.at
+		if o.gvk.Kind != "TrainJob" && named[o.key()] {
 			continue
 		}
-		if why := notReadOfTrainer(with.root, job); why != "" {
-			at := clip(o.gvk.GroupVersion().String())
-			r.file.Unjudged = append(r.file.Unjudged, fmt.Sprintf("%s (%s): %s", o.what, at, why))
-			continue
-		}
-		all, err := r.trained(o, with.root, job)
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.what, err)
-		}
-		r.file.Templates = slices.Insert(r.file.Templates, o.at+added, all...)
-		added += len(all)
-	}
-	return nil
-}
-
-// boundCopies refuses TrainJobs whose runtimes together are larger than a file may be: each job takes a copy of its
-// runtime.
-func boundCopies(all []trainObject, runtimes map[string]trainObject) error {
-	copied := 0
-	for _, o := range all {
-		if copied += runtimes[jobsRuntime(o.root)].size; copied > MaxBytes {
-			return fmt.Errorf("%s: the runtimes of all TrainJobs together are larger than %d bytes", o.what, MaxBytes)
+		if err := r.trainJob(o, known); err != nil {
+			return err
 		}
 	}
-	return nil
+	return r.add(old[done:]...)
 }
 
-// key returns the name by which TrainJobs find a runtime.
-func (o trainObject) key() string {
-	meta := objectMeta(o.root)
-	return runtimeKey(o.gvk.Kind, meta.Namespace, meta.Name)
-}
-
-// runtimeKey names a runtime. A ClusterTrainingRuntime has no namespace.
-func runtimeKey(kind, namespace, name string) string {
-	if kind == "TrainingRuntime" && namespace != "" {
-		name = namespace + "/" + name
+// trainJob adds the pods of a TrainJob, or of a runtime that no TrainJob names, or the reason why they are not judged.
+func (r *reader) trainJob(o trainObject, known runtimes) error {
+	var job object // nil for a runtime
+	with := o
+	if o.gvk.Kind == "TrainJob" {
+		job, with = o.root, known.of(o.root)
 	}
-	return kind + " " + name
-}
-
-// jobsRuntime returns the key of the runtime that a TrainJob names. The kind is by default ClusterTrainingRuntime.
-func jobsRuntime(job object) string {
-	ref := child(job, "spec", "runtimeRef")
-	kind := "ClusterTrainingRuntime"
-	name, _ := ref["name"].(string)
-	if k, ok := ref["kind"].(string); ok && k != "" {
-		kind = k
+	if why := notReadOfTrainer(with.root, job); why != "" {
+		at := clip(o.gvk.GroupVersion().String())
+		r.file.Unjudged = append(r.file.Unjudged, fmt.Sprintf("%s (%s): %s", o.what, at, why))
+		return nil
 	}
-	return runtimeKey(kind, objectMeta(job).Namespace, name)
+	all, err := r.trained(o, with.root, job)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.what, err)
+	}
+	return r.add(all...)
 }
 
 // notReadOfTrainer returns why the pods of a job with a runtime are not judged, or "". The runtime is nil if the file
@@ -126,7 +109,7 @@ func jobsRuntime(job object) string {
 func notReadOfTrainer(runtime, job object) string {
 	spec := child(job, "spec")
 	if runtime == nil {
-		return "its pods come from " + clip(jobsRuntime(job)) + ", which is not in the file; add it"
+		return "its pods come from " + clip(runtimeKey(jobsRuntime(job))) + ", which is not in the file; add it"
 	}
 	for _, old := range []string{"podTemplateOverrides", "podSpecOverrides"} {
 		if spec[old] != nil {
@@ -149,15 +132,24 @@ func child(o object, path ...string) object {
 
 // trained returns the templates of a job with its runtime; a nil job changes nothing. The templates belong to o.
 func (r *reader) trained(o trainObject, runtime, job object) (all []Template, err error) {
-	const path = "spec.template.spec.replicatedJobs.*.template.spec.template"
-	for _, f := range find(runtime, path) {
-		// Above the template are root, spec, template, spec, the replicated job, its template and that one's spec.
-		replicated := f.above[len(f.above)-3]
+	changes, err := patchesOf(job)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, f := range find(runtime, runtimeTemplates) {
+		replicated, name := replicatedJob(f)
+		if seen[name] && name != "" {
+			return nil, fmt.Errorf("the runtime has two replicated jobs %q", clip(name))
+		}
+		seen[name] = true
 		n, err := trainedPods(runtime, job, replicated)
 		if err != nil {
 			return nil, err
 		}
-		f.value = patched(job, f)
+		for _, patch := range changes[name] {
+			f.value = patchedBy(f.value, patch)
+		}
 		if takesResources(runtime, replicated) {
 			f.value = override(f.value, child(job, "spec", "trainer"))
 		}
@@ -172,7 +164,7 @@ func (r *reader) trained(o trainObject, runtime, job object) (all []Template, er
 		all = append(all, t)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("the runtime has no pod template in " + path)
+		return nil, errors.New("the runtime has no pod template in " + runtimeTemplates)
 	}
 	return all, nil
 }
@@ -248,6 +240,7 @@ func override(template, trainer object) object {
 			}
 		}
 		c["resources"], containers[i] = resources, c
+		break // a pod with two such containers is refused
 	}
 	out, spec := maps.Clone(template), maps.Clone(child(template, "spec"))
 	if len(containers) > 0 {
@@ -259,21 +252,39 @@ func override(template, trainer object) object {
 	return out
 }
 
-// patched returns a pod template of a runtime with the patches of a TrainJob for its replicated job.
-func patched(job object, f found) object {
-	const path = "template.spec.replicatedJobs.*.template.spec.template"
-	value := f.value
+// maxPatches bounds the patches of a TrainJob. Each manager of TrainJobs, such as Kueue, adds one.
+const maxPatches = 100
+
+// patchesOf returns the pod templates in the patches of a TrainJob, by the name of the replicated job that they change,
+// in the order of the patches. No patch changes a replicated job twice, as in a list that the API server accepts.
+func patchesOf(job object) (map[string][]object, error) {
 	patches, _ := child(job, "spec")["runtimePatches"].([]any)
-	for _, p := range patches {
+	if len(patches) > maxPatches {
+		return nil, fmt.Errorf("spec.runtimePatches: %d patches, at most %d are read", len(patches), maxPatches)
+	}
+	out := map[string][]object{}
+	for i, p := range patches {
 		patch, _ := p.(object)
-		for _, of := range find(child(patch, "trainingRuntimeSpec"), path) {
-			name, ok := of.above[len(of.above)-3]["name"].(string)
-			if ok && name == f.above[len(f.above)-3]["name"] {
-				value = patchedBy(value, of.value)
+		seen := map[string]bool{}
+		for _, f := range find(child(patch, "trainingRuntimeSpec"), specTemplates) {
+			_, name := replicatedJob(f)
+			if seen[name] {
+				return nil, fmt.Errorf("spec.runtimePatches[%d]: replicated job %q is there twice", i, clip(name))
+			}
+			if name != "" {
+				seen[name], out[name] = true, append(out[name], f.value)
 			}
 		}
 	}
-	return value
+	return out, nil
+}
+
+// replicatedJob returns the replicated job of a template, and its name. Above the template are the replicated job, its
+// template, and that one's spec.
+func replicatedJob(f found) (job object, name string) {
+	job = f.above[len(f.above)-3]
+	name, _ = job["name"].(string)
+	return job, name
 }
 
 // patchedBy returns a pod template with a patch, as far as the patch decides where the pods fit. Patches cannot change

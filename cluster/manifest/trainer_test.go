@@ -108,7 +108,45 @@ func TestCopiesOfRuntimesAreBounded(t *testing.T) {
 	text := torch("ClusterTrainingRuntime", "{torch: {}}", large) +
 		strings.Repeat("---\n"+trainJob("{runtimeRef: {name: numa}}"), MaxBytes>>20)
 	_, err := Read([]byte(text))
-	if err == nil || !strings.Contains(err.Error(), "the runtimes of all TrainJobs together are larger than") {
+	if err == nil || !strings.Contains(err.Error(), "bytes from their runtimes: split the file") {
 		t.Errorf("error %.200v", err)
+	}
+}
+
+// "kubectl get trainingruntime -o yaml" writes the namespace, and a TrainJob for "kubectl apply -n ml" has none, or the
+// other way round. Where several runtimes have the name, none of them is guessed.
+func TestRuntimesAreFoundWhereOneOfTheTwoHasNoNamespace(t *testing.T) {
+	runtime := torch("TrainingRuntime", "{numNodes: 2, torch: {}}", node) + "---\n"
+	job := trainJob("{runtimeRef: {name: numa, kind: TrainingRuntime}}")
+	without := func(text string) string {
+		return strings.NewReplacer(", namespace: ml", "", "namespace: ml, ", "").Replace(text)
+	}
+	other := strings.Replace(runtime, "namespace: ml", "namespace: other", 1)
+	for what, c := range map[string]struct {
+		text  string
+		found bool
+	}{
+		"neither":           {without(runtime + job), true},
+		"both":              {runtime + job, true},
+		"the runtime":       {runtime + without(job), true},
+		"the job":           {without(runtime) + job, true},
+		"another":           {other + job, false},
+		"one of two":        {runtime + other + without(job), false},
+		"both, and another": {runtime + other + job, true},
+	} {
+		f, err := Read([]byte(c.text))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", what, err, c.text)
+			continue
+		}
+		n := 0
+		for _, x := range f.Templates {
+			if x.Kind == "TrainJob" {
+				n++
+			}
+		}
+		if (n == 2) != c.found || (len(f.Unjudged) == 0) != c.found {
+			t.Errorf("namespace in %s: %s, not judged %q", what, summary(f), f.Unjudged)
+		}
 	}
 }
