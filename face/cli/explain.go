@@ -190,11 +190,11 @@ func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Probl
 		}
 		e.judge(n.Name, n)
 	}
-	// If another reason excludes the pod from a node without known data, judge adds a verdict in place of the
-	// problem.
+	// If another reason excludes the pod from a node without known data, or nothing but amounts matters to the pod, judge
+	// adds a verdict in place of the problem.
 	e.problems = slices.DeleteFunc(e.problems, func(p document.Problem) bool {
 		_, known := pod.Around[p.Node]
-		return known && p.Node != pod.Node && !e.judge(p.Node, nil)
+		return known && p.Node != pod.Node && e.judge(p.Node, nil)
 	})
 	slices.SortStableFunc(e.verdicts, func(a, b verdictOn) int { return strings.Compare(a.name, b.name) })
 	e.tryRemedies()
@@ -220,15 +220,16 @@ func (e *explanation) tryRemedies() {
 	}
 }
 
-// judge adds the verdict on a node, and reports whether the pod fits there. For a node without known data (n is nil)
-// it adds a verdict only if another reason excludes the pod.
-func (e *explanation) judge(name string, n *state.Node) (fits bool) {
+// judge adds the verdict on a node, and reports whether there is one. For a node without known data (n is nil) there is
+// none if these data decide: the pod is not plain, and no other reason excludes it.
+func (e *explanation) judge(name string, n *state.Node) (known bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
 	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
-	if n != nil || !v.judged.Fits() {
-		e.verdicts = append(e.verdicts, v)
+	if v.judged.Blind && v.judged.Fits() {
+		return false
 	}
-	return v.judged.Fits()
+	e.verdicts = append(e.verdicts, v)
+	return true
 }
 
 // on returns the node in the form in which it is judged.

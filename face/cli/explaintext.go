@@ -296,6 +296,7 @@ func (e *explanation) addVerdicts(p *sections, all bool) {
 // pod from these nodes.
 func (e *explanation) writeLimits(b *bufio.Writer, fits []verdictOn, limit int) {
 	var on []*state.Node
+	fits = slices.DeleteFunc(slices.Clone(fits), func(v verdictOn) bool { return v.node == nil })
 	for _, v := range fits {
 		on = append(on, v.node)
 	}
@@ -339,21 +340,24 @@ func writeFits(b *bufio.Writer, fits []verdictOn, limit int) {
 	rows := [][]string{{"NODE", "CONTAINER", "NUMA", "GETS"}}
 	choice, coarse, inexact := false, map[string]bool{}, map[string]bool{}
 	for _, v := range fits[:min(limit, len(fits))] {
-		name := v.node.Name
-		if v.node.Quality == state.Estimated {
-			name, coarse[cmp.Or(v.node.From, "NodeResourceTopology")] = name+" (coarse)", true
+		name, n := v.name, v.node
+		if n == nil { // only amounts matter to the pod
+			n = &state.Node{Name: name}
 		}
-		if len(v.node.Inexact) > 0 {
-			name, inexact[inexactCodes(v.node)] = name+inexactMark, true
+		if n.Quality == state.Estimated {
+			name, coarse[cmp.Or(n.From, "NodeResourceTopology")] = name+" (coarse)", true
+		}
+		if len(n.Inexact) > 0 {
+			name, inexact[inexactCodes(n)] = name+inexactMark, true
 		}
 		if len(v.judged.Verdict.Holdings) == 0 {
 			rows = append(rows, []string{name, "-", "-", "its share of CPUs and memory, nothing of its own"})
 		}
 		for _, h := range v.judged.Verdict.Holdings {
-			rows = append(rows, []string{name, document.NameOf(h.Container), spread(v.node, h), items(v.node, h)})
+			rows = append(rows, []string{name, document.NameOf(h.Container), spread(n, h), items(n, h)})
 			name = ""
 		}
-		choice = choice || v.node.Quality == state.Exact && !v.judged.Verdict.Exact()
+		choice = choice || n.Quality == state.Exact && !v.judged.Verdict.Exact()
 	}
 	writeTable(b, rows)
 	if more := len(fits) - limit; more > 0 {
