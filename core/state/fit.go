@@ -48,10 +48,14 @@ func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
 
 // FitsEmpty reports whether Fits would be true if no pod were on the node and the node had refused none. If FitsEmpty
 // is false, no eviction makes room for the pod.
-func (n *Node) FitsEmpty(p *place.Pod) bool {
-	empty := Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, From: n.From,
-		Usage: n.Empty()}
-	return empty.Fits(p)
+func (n *Node) FitsEmpty(p *place.Pod) bool { return n.emptied().Fits(p) }
+
+// TakesEmpty is FitsEmpty for a pod with a demand.
+func (n *Node) TakesEmpty(p *place.Pod, d place.Demand) bool { return n.emptied().Takes(p, d) }
+
+// emptied returns the node without pods and refusals.
+func (n *Node) emptied() *Node {
+	return &Node{Name: n.Name, Machine: n.Machine, Rules: n.Rules, Quality: n.Quality, From: n.From, Usage: n.Empty()}
 }
 
 // Might reports whether the pod fits in at least one of the possible states. On an unsettled node it also tries the

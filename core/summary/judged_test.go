@@ -152,3 +152,18 @@ func TestUnhealthyDevicesMayRecover(t *testing.T) {
 		t.Errorf("%s: %q, want %q", s.Kind, s.Text, text)
 	}
 }
+
+// An amount of one resource that "would fit" does not fit if another amount is missing for good, too.
+func TestWhatWouldFitIsSaidOfAllThatIsMissing(t *testing.T) {
+	n := nodeOf(t, half, place.Rules{})
+	w := guaranteed(sized("c", 320, 80))
+	w.Pod.QoS = place.Burstable
+	if s := judged(&n, w); s.Kind != Never || strings.Contains(s.Text, "would fit") {
+		t.Errorf("320 CPUs of 32 and 80 GiB of 60: %s: %q", s.Kind, s.Text)
+	}
+	w = guaranteed(sized("c", 320, 8))
+	w.Pod.QoS = place.Burstable
+	if s := judged(&n, w); !strings.HasSuffix(s.Text, "; 32 cpu would fit on the empty node") {
+		t.Errorf("320 CPUs of 32: %s: %q", s.Kind, s.Text)
+	}
+}

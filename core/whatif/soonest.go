@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -129,7 +130,8 @@ func (s *search) together() (out []state.PodID) {
 }
 
 // Fitting returns how much of the resource of a permanent reason the pod may request so that it fits on the node
-// without other pods; 0 if no such amount was found. It tries whole CPUs and devices, and GiB of memory.
+// without other pods; 0 if no such amount was found, also because something else keeps the pod away. It tries whole
+// CPUs and devices, and GiB of memory.
 func (n *Node) Fitting(w *Want, r place.Reason) int64 {
 	if n.State == nil || r.Resource == "" || !r.Never {
 		return 0
@@ -145,14 +147,27 @@ func (n *Node) Fitting(w *Want, r place.Reason) int64 {
 		!takes(empty, requesting(w.Pod, at, r.Resource, fits), w.Demand) {
 		fits = fittingAmount(empty, w, r)
 	}
-	unit := int64(1)
-	if r.Resource == "cpu" {
-		unit = 1000
-	}
-	if most, known := n.Allocatable[r.Resource]; known && w.Needs[r.Resource]-(now-fits)*unit > most {
-		return 0 // the kubelet offers less to pods than the machine has
+	if fits <= 0 || !n.offers(w, r.Resource, now-fits) ||
+		!n.State.TakesEmpty(requesting(w.Pod, at, r.Resource, fits), w.Demand) {
+		return 0
 	}
 	return fits
+}
+
+// offers reports whether the node without pods has all plain amounts for w, if w requests less of a resource. The
+// kubelet may offer less to pods than the machine has. Nothing is lacking if the amounts of the node are not known.
+func (n *Node) offers(w *Want, resource string, less int64) bool {
+	if n.Allocatable == nil {
+		return true
+	}
+	if resource == "cpu" {
+		less *= 1000
+	}
+	empty, needs := *n, maps.Clone(w.Needs)
+	if empty.Used = nil; needs[resource] > 0 {
+		needs[resource] -= less
+	}
+	return len(empty.Lacks(needs)) == 0
 }
 
 // counted reports whether a resource is counted in pieces, and not in bytes.

@@ -60,6 +60,43 @@ func TestSoonestLeadsToRoom(t *testing.T) {
 	}
 }
 
+// The amount that is said to fit on a node leads to a pod that fits there, whatever else the pod asks for.
+func TestTheAmountThatIsSaidToFitIsAllThatIsMissing(t *testing.T) {
+	tried, none := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		nodes, r, wants := cases(t)
+		r.Guard = guard.Guard{}
+		for _, w := range wants {
+			w := &Want{Pod: wider(wider(w.Pod)), Needs: w.Needs.Add(nil), Demand: w.Demand}
+			w.Needs["cpu"] *= 4
+			w.Needs["memory"] = rapid.SampledFrom([]int64{1, 80}).Draw(t, "memory") * gi
+			n := nodes[0]
+			for _, x := range r.Judge(&n, w, nil).Reasons {
+				fits := n.Fitting(w, x)
+				if fits == 0 {
+					none++
+					continue
+				}
+				tried++
+				x.With = x.Resource
+				at, now := requester(w.Pod, x)
+				less := &Want{Pod: requesting(w.Pod, at, x.Resource, fits), Needs: w.Needs.Add(nil), Demand: w.Demand}
+				unit := int64(1)
+				if x.Resource == "cpu" {
+					unit = 1000
+				}
+				less.Needs[x.Resource] -= (now - fits) * unit
+				if j := r.Judge(&n, less, nil); !j.Fits() {
+					t.Fatalf("%d %s fits for %v, and yet %v", fits, x.Resource, x, j.Reasons)
+				}
+			}
+		}
+	})
+	if tried == 0 || none == 0 {
+		t.Errorf("%d amounts, and none for %d reasons; want both", tried, none)
+	}
+}
+
 // The amount that is said to fit on the empty node fits there.
 func TestTheAmountThatIsSaidToFitFits(t *testing.T) {
 	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true,
