@@ -32,30 +32,59 @@ func Tame(text []byte) error {
 	if err != nil {
 		return err
 	}
-	return tame("", root)
+	return pathed(tame(root))
 }
 
-// tame checks a value and all values in it. path is the field of the value.
-func tame(path string, value any) error {
+// badAmount is the error about a text that is not an amount.
+type badAmount struct {
+	text string
+	// path leads to the text, from the inmost field outwards. It is made only where there is an error: a file may have
+	// many values in deep fields.
+	path []string
+}
+
+// in returns the error with the part of the path that contains the value.
+func (e *badAmount) in(part string) *badAmount {
+	e.path = append(e.path, part)
+	return e
+}
+
+func index(i int) string { return fmt.Sprintf("[%d]", i) }
+
+// maxPath bounds the path that an error shows, in bytes.
+const maxPath = 1000
+
+// pathed returns an error with the path from the root, or nil for nil.
+func pathed(e *badAmount) error {
+	if e == nil {
+		return nil
+	}
+	slices.Reverse(e.path)
+	path := strings.TrimPrefix(strings.Join(e.path, ""), ".")
+	return fmt.Errorf("%s: %q is not an amount", shown(path, maxPath), clip(e.text))
+}
+
+// tame checks a value and all values in it.
+func tame(value any) *badAmount {
 	switch value := value.(type) {
 	case json.Number:
-		return tame(path, value.String())
+		return tame(value.String())
 	case string:
 		// A name may contain such a part; an amount begins with a number and ends with the exponent.
 		if at := hugeExponent.FindStringIndex(value); at != nil && at[1] == len(value) &&
 			strings.Trim(value[:at[0]], "+-.0123456789") == "" {
-			return fmt.Errorf("%s: %q is not an amount", path, clip(value))
+			return &badAmount{text: value}
 		}
 	case []any:
 		for i, x := range value {
-			if err := tame(fmt.Sprintf("%s[%d]", path, i), x); err != nil {
-				return err
+			if err := tame(x); err != nil {
+				return err.in(index(i))
 			}
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := tame(subfield(path, name), value[name]); err != nil {
-				return err
+			if err := tame(value[name]); err != nil {
+				return err.in("." + clip(name))
 			}
 		}
 	}
@@ -82,37 +111,37 @@ func quantities(text []byte) error {
 	if err != nil {
 		return err
 	}
-	return walk("", root, "")
+	return pathed(walk(root, "", ""))
 }
 
-// walk checks the amounts below a value. parent is the field that contains the value's field.
-func walk(path string, value any, parent string) error {
-	fieldName := path[strings.LastIndexByte(path, '.')+1:]
+// walk checks the amounts below a value. name is the value's field, "" for an element of a list, and parent the field
+// that contains it.
+func walk(value any, name, parent string) *badAmount {
 	switch value := value.(type) {
 	case []any:
 		for i, x := range value {
-			if err := walk(fmt.Sprintf("%s[%d]", path, i), x, parent); err != nil {
-				return err
+			if err := walk(x, "", parent); err != nil {
+				return err.in(index(i))
 			}
 		}
 	case map[string]any:
-		if (fieldName == "limits" || fieldName == "requests") && parent == "resources" {
-			return amounts(path, value)
+		if (name == "limits" || name == "requests") && parent == "resources" {
+			return amounts(value)
 		}
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if err := walk(subfield(path, name), value[name], fieldName); err != nil {
-				return err
+		for _, field := range slices.Sorted(maps.Keys(value)) {
+			if err := walk(value[field], field, name); err != nil {
+				return err.in("." + clip(field))
 			}
 		}
 	}
 	return nil
 }
 
-func amounts(path string, list map[string]any) error {
+func amounts(list map[string]any) *badAmount {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		text := fmt.Sprint(list[name])
 		if q, err := parse(text); err != nil || q.Sign() < 0 {
-			return fmt.Errorf("%s: %q is not an amount", subfield(path, name), clip(text))
+			return &badAmount{text, []string{"." + clip(name)}}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -113,5 +114,27 @@ func TestPatchesTakeLinearTime(t *testing.T) {
 		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %.300v, want %s", err, want)
 		}
+	}
+}
+
+// The path of a value is made for an error only: a list deep in an object may have many values.
+func TestLongPathsTakeLinearTime(t *testing.T) {
+	const depth = 2000
+	deep := func(values string) string {
+		return `{"apiVersion":"kubeflow.org/v1","kind":"PyTorchJob","metadata":{"name":"x"},"spec":` +
+			strings.Repeat(`{"`+strings.Repeat("a", 80)+`":`, depth) + values + strings.Repeat("}", depth) + "}"
+	}
+	// The first number makes tame look at all others.
+	const values = 10_000
+	text := deep(`["a1e1000",` + strings.Repeat("1,", values) + "1]")
+	bytes, err := allocated(text)
+	var none *NoPodsError
+	if !errors.As(err, &none) || bytes > values*depth*80/10 {
+		t.Errorf("a file of %d bytes: %d MiB are allocated, %.200v", len(text), bytes>>20, err)
+	}
+	_, err = allocated(deep(`{"limits":[1e1000]}`))
+	if err == nil || !strings.HasPrefix(err.Error(), "document 1: PyTorchJob x: spec.aaa") ||
+		!strings.HasSuffix(err.Error(), `a...: "1e1000" is not an amount`) || len(err.Error()) > 2*maxPath {
+		t.Errorf("error of %d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 }
