@@ -107,7 +107,7 @@ func (a *app) doctor(c *cobra.Command, f doctorFlags) error {
 	d.Findings = kept
 	done, err := f.output.write(c.OutOrStdout(), d, nil)
 	if !done {
-		err = writeDiagnosis(c.OutOrStdout(), d, f.output.format == "wide")
+		err = writeDiagnosis(c.OutOrStdout(), d, nothingFound(least, o), f.output.format == "wide")
 	}
 	switch {
 	case err != nil:
@@ -149,7 +149,28 @@ const (
 	fewEvidence = 2
 )
 
-func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
+// nothingFound says that the command has no findings to show: none at all, or none that the flags select. A finding
+// that is less severe or about another object may exist.
+func nothingFound(least document.Severity, o DoctorOptions) string {
+	var of []string
+	if o.Node != "" {
+		of = append(of, "node "+o.Node)
+	}
+	if o.Pod != "" {
+		of = append(of, "pod "+o.Pod)
+	}
+	text := "nothing is wrong"
+	if least != document.Noted {
+		text = "nothing is as bad as " + string(least)
+	}
+	if len(of) > 0 {
+		text += " with " + strings.Join(of, " and ")
+	}
+	return text
+}
+
+// writeDiagnosis writes the findings and what was examined. nothing is the text for a whole diagnosis without findings.
+func writeDiagnosis(w io.Writer, d document.Diagnosis, nothing string, all bool) error {
 	b := bufio.NewWriter(w)
 	count := map[document.Severity]int{}
 	for _, f := range d.Findings {
@@ -161,7 +182,7 @@ func writeDiagnosis(w io.Writer, d document.Diagnosis, all bool) error {
 	case len(d.Findings) == 0 && len(d.Limits) > 0:
 		fmt.Fprintf(b, "%s; nothing wrong was found, and not everything was examined.\n", examined)
 	case len(d.Findings) == 0:
-		fmt.Fprintf(b, "%s; nothing is wrong.\n", examined)
+		fmt.Fprintf(b, "%s; %s.\n", examined, nothing)
 	default:
 		page, _, _ := strings.Cut(d.Findings[0].Page, "#")
 		fmt.Fprintf(b, "%s: %s, %s, %d info.\nEach is explained by its name:\n%s\n", examined,

@@ -110,3 +110,25 @@ func TestDoctorSaysThatItDidNotExamineAll(t *testing.T) {
 		}
 	}
 }
+
+// "Nothing is wrong" is not written about what the flags leave out.
+func TestDoctorSaysWhereNothingIsWrong(t *testing.T) {
+	warned := []document.Finding{{ID: "x", Severity: document.Warned}}
+	for _, c := range []struct {
+		findings []document.Finding
+		args     string
+		want     string
+	}{
+		{warned, "--severity error", "; nothing is as bad as error."},
+		{nil, "--severity warning", "; nothing is as bad as warning."},
+		{nil, "--node a", "; nothing is wrong with node a."},
+		{nil, "--pod ml/b", "; nothing is wrong with pod ml/b."},
+		{warned, "--node a --severity error", "; nothing is as bad as error with node a."},
+		{nil, "--severity info", "; nothing is wrong."},
+	} {
+		out, errs, code := diagnosedWithin(t, nil, c.findings, strings.Fields(c.args)...)
+		if code != ExitYes || !strings.Contains(out, c.want) {
+			t.Errorf("doctor %s: exit code %d, %s%s; want %q", c.args, code, out, errs, c.want)
+		}
+	}
+}

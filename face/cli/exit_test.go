@@ -58,8 +58,11 @@ func whole(t *testing.T, broken bool) Setup {
 			return c, nil
 		},
 		KubeletPlan: func(_ context.Context, _ Kubeconfig, v whatif.Variation) (p document.KubeletPlan, err error) {
-			if v.Selector != "" {
+			switch v.Selector {
+			case "full=":
 				p.Moves = []document.PlannedMove{{Why: "no room"}}
+			case "unread=":
+				p.Limits = []document.Limit{{Resource: "pods", Reason: "you may not list them"}}
 			}
 			return p, nil
 		},
@@ -93,11 +96,12 @@ var exits = map[string]map[int]string{
 		ExitPart: "-f DIR/vm.yaml"},
 	"check": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
 		ExitPart: "-f DIR/vm.yaml"},
-	"affinity":      {ExitYes: "", ExitError: "-o xml"},
-	"doctor":        {ExitYes: "", ExitNo: "--node bad", ExitError: "--pod A/b", ExitPart: "--node unread"},
-	"bundle":        {ExitYes: "-f DIR/a.tar.gz", ExitError: "", ExitPart: "-f DIR/b.tar.gz --hash-names"},
-	"kubelet":       {ExitError: ""},
-	"kubelet plan":  {ExitYes: "--policy none", ExitNo: "--policy none -l a=b", ExitError: "--policy nope"},
+	"affinity": {ExitYes: "", ExitError: "-o xml"},
+	"doctor":   {ExitYes: "", ExitNo: "--node bad", ExitError: "--pod A/b", ExitPart: "--node unread"},
+	"bundle":   {ExitYes: "-f DIR/a.tar.gz", ExitError: "", ExitPart: "-f DIR/b.tar.gz --hash-names"},
+	"kubelet":  {ExitError: ""},
+	"kubelet plan": {ExitYes: "--policy none", ExitNo: "--policy none -l full=", ExitError: "--policy nope",
+		ExitPart: "--policy none -l unread="},
 	"kubelet apply": {ExitYes: "DIR/plan.json --yes", ExitNo: "DIR/plan.json", ExitError: "DIR/nope.json"},
 	"compare":       {ExitYes: "--trace testdata/compare.trace --nodes 2", ExitError: "--trace nope"},
 	"console":       {ExitYes: "", ExitError: "--port 70000"},
@@ -157,6 +161,23 @@ func TestExitCodesMeanTheSameForEveryCommand(t *testing.T) {
 	for code := range 4 {
 		if seen[code] == 0 {
 			t.Errorf("no command was seen to end with %d", code)
+		}
+	}
+}
+
+// A plan that leaves pods out of account does not say that every pod starts again.
+func TestAPlanWithoutAllPodsSaysSo(t *testing.T) {
+	for pods, want := range map[string]string{"pods": "Every pod that could be read would start again.",
+		"poddisruptionbudgets": "Every pod that runs there now would start again."} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), []string{"kubelet", "plan", "--policy", "none"}, &out, &errs, Setup{
+			KubeletPlan: func(context.Context, Kubeconfig, whatif.Variation) (document.KubeletPlan, error) {
+				return document.KubeletPlan{Nodes: []document.KubeletPlanNode{{Name: "a"}},
+					Limits: []document.Limit{{Resource: pods, Reason: "you may not list them"}}}, nil
+			}})
+		named := "Not looked at: " + pods + ": you may not list them."
+		if code != ExitPart || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), named) {
+			t.Errorf("without %s: exit code %d, want %d and %q\n%s%s", pods, code, ExitPart, want, &out, &errs)
 		}
 	}
 }

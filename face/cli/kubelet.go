@@ -27,8 +27,9 @@ pods that run now the node would refuse when they start again and where these wo
 to be removed, how many pods of the usual shapes fit more or less, and in which order nodes are changed best.
 It computes what the kubelet's managers do, as for a pod that waits.
 
-The exit code is 0 if every kubelet accepts the change and every pod has a place afterwards, 1 if not, and 2
-after an error.`
+The exit code is 0 if every kubelet accepts the change and every pod has a place afterwards, 1 if not, 2
+after an error, and 3 where nothing speaks against the change and something could not be read, which the
+output names.`
 
 const kubeletPlanExample = `  kubectl tenon kubelet plan -l pool=gpu --policy restricted
   kubectl tenon kubelet plan --policy single-numa-node --option scope=pod --reserved-cpus 0-1,64-65
@@ -86,7 +87,8 @@ func (a *app) kubeletCommand() *cobra.Command {
 	return group
 }
 
-// kubeletPlan computes and writes the plan. It returns errNoPlace after a plan that is not harmless.
+// kubeletPlan computes and writes the plan. It returns errNoPlace after a plan that is not harmless, and errUnread
+// after a harmless one that leaves something out of account.
 func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	if err := f.output.check(); err != nil {
 		return err
@@ -106,10 +108,15 @@ func (a *app) kubeletPlan(c *cobra.Command, f kubeletFlags) error {
 	if !done {
 		err = writeKubeletPlan(c.OutOrStdout(), p, f.output.format == "wide")
 	}
-	if err == nil && !harmless(p) {
+	switch {
+	case err != nil:
+		return err
+	case !harmless(p):
 		return errNoPlace
+	case len(p.Limits) > 0:
+		return errUnread
 	}
-	return err
+	return nil
 }
 
 // harmless reports whether all kubelets accept the change, and all pods that their nodes would refuse have another
@@ -260,7 +267,7 @@ func writeKubeletPlan(w io.Writer, p document.KubeletPlan, all bool) error {
 	}
 	refused := slices.ContainsFunc(p.Nodes, func(n document.KubeletPlanNode) bool { return len(n.Errors) > 0 })
 	if !refused || len(p.Moves) > 0 { // a kubelet that does not start admits no pods, so there is nothing to show
-		if err := writeMoves(w, p.Moves, all); err != nil {
+		if err := writeMoves(w, p, all); err != nil {
 			return err
 		}
 	}
@@ -313,9 +320,14 @@ func writeDiffs(b *bufio.Writer, p document.KubeletPlan) {
 // fewMoves is the number of moves that are shown without "-o wide".
 const fewMoves = 20
 
-func writeMoves(w io.Writer, moves []document.PlannedMove, all bool) error {
+func writeMoves(w io.Writer, p document.KubeletPlan, all bool) error {
+	moves := p.Moves
 	if len(moves) == 0 {
-		_, err := fmt.Fprintln(w, "\nEvery pod that runs there now would start again.")
+		which := "runs there now"
+		if slices.ContainsFunc(p.Limits, func(l document.Limit) bool { return l.Resource == "pods" }) {
+			which = "could be read"
+		}
+		_, err := fmt.Fprintf(w, "\nEvery pod that %s would start again.\n", which)
 		return err
 	}
 	fmt.Fprintln(w)
