@@ -149,7 +149,7 @@ const (
 	fewEvidence = 2
 )
 
-// nothingFound says that the command has no findings to show: none at all, or none that the flags select. A finding
+// nothingFound returns the text for an answer without findings. It names what the flags select, because a finding
 // that is less severe or about another object may exist.
 func nothingFound(least document.Severity, o DoctorOptions) string {
 	var of []string

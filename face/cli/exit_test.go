@@ -165,7 +165,7 @@ func TestExitCodesMeanTheSameForEveryCommand(t *testing.T) {
 	}
 }
 
-// A plan that leaves pods out of account does not say that every pod starts again.
+// "Every pod starts again" is not written about a plan that leaves pods out of account.
 func TestAPlanWithoutAllPodsSaysSo(t *testing.T) {
 	for pods, want := range map[string]string{"pods": "Every pod that could be read would start again.",
 		"poddisruptionbudgets": "Every pod that runs there now would start again."} {
