@@ -441,6 +441,34 @@ func TestPeople(t *testing.T) {
 	}
 }
 
+// Where agents share the namespace of the release, no object is there twice, as Helm refuses such a chart. Operators
+// have the rights of both namespaces there.
+func TestAgentsMayShareTheNamespace(t *testing.T) {
+	for _, agents := range []string{"tenon-system", "tenon-agents"} {
+		files, err := render(t, map[string]any{"agent": map[string]any{"namespace": agents},
+			"people": map[string]any{"operators": []any{"ops"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]*unstructured.Unstructured{}
+		for _, o := range decode(t, files) {
+			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+			if seen[key] != nil {
+				t.Errorf("with agents in %s, %s is there twice", agents, key)
+			}
+			seen[key] = o
+		}
+		role, binding := seen["Role "+agents+"/tenon-operator"], seen["RoleBinding "+agents+"/tenon-operator"]
+		if role == nil || binding == nil {
+			t.Fatalf("with agents in %s, Role %v, RoleBinding %v", agents, role, binding)
+		}
+		rules := fmt.Sprint(role.Object["rules"])
+		if !strings.Contains(rules, "pods/log") || !strings.Contains(rules, "pods/portforward") {
+			t.Errorf("with agents in %s, operators have the rules %s", agents, rules)
+		}
+	}
+}
+
 // TestTheConsole: it is off by default, impersonates only users that are named, and no one without such names.
 func TestTheConsole(t *testing.T) {
 	if all := objects(t, nil); all["Deployment tenon-console"] != nil || all["ServiceAccount tenon-console"] != nil {
