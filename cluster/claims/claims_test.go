@@ -96,7 +96,7 @@ func TestPools(t *testing.T) {
 	all := []resourcev1.ResourceSlice{slice("new-b", "gpu.example.com", 2, 2, at(1)),
 		slice("old", "gpu.example.com", 1, 1, at(0)),
 		slice("new-a", "gpu.example.com", 2, 2, at(0), at(7777)), slice("part", "nic.example.com", 1, 2, at(1)), network}
-	for range len(all) {
+	for range all {
 		all = append(all[1:], all[0])
 		got := claims.Published(all, nil)
 		if len(got) != 1 {

@@ -123,12 +123,12 @@ type Reason struct {
 type Doubt string
 
 const (
-	// BesideOthers: the empty machine would admit each container alone. Other pods may push one to another NUMA node, so
-	// that the pod fits as a whole.
+	// BesideOthers means that the empty machine would admit each container alone. Other pods may push one to another NUMA
+	// node, so that the pod fits as a whole.
 	BesideOthers Doubt = "beside-others"
-	// ByChance: which devices the node takes for one container is chance, and decides about a later container.
+	// ByChance means that the devices that the node takes for one container are chance, and decide about a later one.
 	ByChance Doubt = "chance"
-	// Unhealthy: devices of the resource are unhealthy now, and may recover.
+	// Unhealthy means that devices of the resource are unhealthy now, and may recover.
 	Unhealthy Doubt = "unhealthy"
 )
 

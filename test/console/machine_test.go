@@ -59,7 +59,7 @@ func misaligned(t *testing.T, b browser, c cluster) {
 		t.Fatal(err)
 	}
 	numa := func(id int64, cpus string) (any, any) {
-		distances := []any{int64(10 + 10*id), int64(20 - 10*id)}
+		distances := []any{10 + 10*id, 20 - 10*id}
 		return map[string]any{"id": id, "memory": int64(16 << 30), "distances": distances},
 			map[string]any{"numa": id, "socket": id, "l3": id, "cpus": []any{cpus}}
 	}
