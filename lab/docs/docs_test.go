@@ -314,12 +314,17 @@ func (w *workshop) prepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	manifests, err := filepath.Abs("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := w.run(t.TempDir(), fmt.Sprintf(`
+kubectl apply -k %s
 kubectl apply -f %s
 kubectl label node node-a pool=gpu
 kubectl -n ml rollout status statefulset/trainer --timeout=2m
 kubectl wait pod/unlucky --for=jsonpath='{.status.phase}'=Failed --timeout=2m
-`, file))
+`, manifests, file))
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
