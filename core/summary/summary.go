@@ -227,7 +227,8 @@ func (f *Facts) without() string {
 	case 1:
 		return ", without regard to " + f.Unjudged[0]
 	default:
-		return fmt.Sprintf(", without regard to %s and %d more requirements", f.Unjudged[0], n-1)
+		return fmt.Sprintf(", without regard to %s and %d more %s", f.Unjudged[0], n-1,
+			plural(n-1, "requirement", "requirements"))
 	}
 }
 
