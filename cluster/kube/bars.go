@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,7 @@ import (
 )
 
 // This file finds why a pod may not go to a node by the node's name, taints and labels, like kube-scheduler's plugins
-// NodeName, NodeUnschedulable, TaintToleration and NodeAffinity. It calls the functions that these plugins call
-// (k8s.io/component-helpers).
+// NodeName, NodeUnschedulable, TaintToleration and NodeAffinity.
 
 // RequiredAffinity returns the required node affinity of a pod, without its node selector.
 func RequiredAffinity(p *v1.Pod) nodeaffinity.RequiredNodeAffinity {
@@ -38,12 +38,10 @@ func Bars(p *v1.Pod, affinity nodeaffinity.RequiredNodeAffinity, n *v1.Node) (ou
 		}
 		out = append(out, place.Reason{Code: place.Tainted, Resource: t.ToString()})
 	}
-	if len(p.Spec.NodeSelector) > 0 {
-		for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
-			want := p.Spec.NodeSelector[key]
-			if has, labelled := n.Labels[key]; has != want || !labelled {
-				out = append(out, place.Reason{Code: place.Unselected, Resource: key + "=" + want, With: has})
-			}
+	for _, key := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		want := p.Spec.NodeSelector[key]
+		if has, labelled := n.Labels[key]; has != want || !labelled {
+			out = append(out, place.Reason{Code: place.Unselected, Resource: key + "=" + want, With: has})
 		}
 	}
 	ok, err := affinity.Match(n)
@@ -56,9 +54,39 @@ func Bars(p *v1.Pod, affinity nodeaffinity.RequiredNodeAffinity, n *v1.Node) (ou
 	return out, nil
 }
 
-// Tolerated reports whether a pod tolerates a taint. It ignores tolerations with the operators Lt and Gt, which need
-// a feature gate that is off by default in 1.36.
-func Tolerated(p *v1.Pod, t v1.Taint) bool { return tolerates(p.Spec.Tolerations, &t) }
+// Tolerated reports whether a pod tolerates a taint, by the rules of ToleratesTaint in k8s.io/api/core/v1, whose
+// arguments differ between releases. It ignores tolerations with the operators Lt and Gt, which need a feature gate
+// that is off by default in 1.36.
+func Tolerated(p *v1.Pod, t v1.Taint) bool {
+	return slices.ContainsFunc(p.Spec.Tolerations, func(l v1.Toleration) bool {
+		if l.Effect != "" && l.Effect != t.Effect || l.Key != "" && l.Key != t.Key {
+			return false
+		}
+		switch l.Operator {
+		case v1.TolerationOpExists:
+			return true
+		case "", v1.TolerationOpEqual:
+			return l.Value == t.Value
+		}
+		return false
+	})
+}
+
+// DeviceCapacity returns a node's capacity of each extended resource if less is allocatable now, because devices are
+// unhealthy or their plugin does not run.
+func DeviceCapacity(n *v1.Node) (out map[string]int64) {
+	for name, all := range n.Status.Capacity {
+		now := n.Status.Allocatable[name]
+		if !strings.Contains(string(name), "/") || all.Cmp(now) <= 0 {
+			continue
+		}
+		if out == nil {
+			out = map[string]int64{}
+		}
+		out[string(name)] = all.Value()
+	}
+	return out
+}
 
 // GoesWithNode reports whether a pod goes away with its node: it is static, or a DaemonSet controls it.
 func GoesWithNode(p *v1.Pod) bool {

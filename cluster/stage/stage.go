@@ -83,26 +83,11 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage
 		n := &nodes[i]
 		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
-		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Capacity: devices(n)}
+		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Capacity: kube.DeviceCapacity(n)}
 		x.Used, x.Pods = requested(s.on[n.Name], each)
 		s.nodes = append(s.nodes, x)
 	}
 	return s, checkNodes(s.nodes)
-}
-
-// devices returns a node's capacity of each extended resource that is above what is allocatable now.
-func devices(n *v1.Node) (out whatif.Amounts) {
-	for name, all := range n.Status.Capacity {
-		now := n.Status.Allocatable[name]
-		if !strings.Contains(string(name), "/") || all.Cmp(now) <= 0 {
-			continue
-		}
-		if out == nil {
-			out = whatif.Amounts{}
-		}
-		out[string(name)] = all.Value()
-	}
-	return out
 }
 
 // bare makes a stage of nodes without labels and taints. Requirements about these are then not judged.
@@ -305,16 +290,11 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 		return nil, fmt.Errorf("you may not list pods in the namespace %s, so pod %s/%s is not known", namespace, namespace,
 			name)
 	}
-	var here []string
+	var known []string
 	for p := range kube.EachPod(s.pods) {
-		switch {
-		case p.Namespace == namespace:
-			here = append(here, p.Name)
-		case p.Name == name:
-			return nil, fmt.Errorf("pod %s/%s is not there; there is %s/%s", namespace, name, p.Namespace, p.Name)
-		}
+		known = append(known, p.Namespace+"/"+p.Name)
 	}
-	return nil, fmt.Errorf("pod %s/%s is not there%s", namespace, name, printable.Instead(name, here))
+	return nil, fmt.Errorf("pod %s/%s is not there%s", namespace, name, printable.InsteadOfPod(namespace, name, known))
 }
 
 // Existing returns the workload of an existing pod itself, as if the pod had no node. Unlike Like, it adds no pod.

@@ -48,6 +48,22 @@ func Instead(name string, known []string) string {
 	return "; there are " + strings.Join(all, ", ")
 }
 
+// InsteadOfPod is Instead for a pod that a namespace does not have. The known pods are "namespace/name". The result
+// names a pod of the same name in another namespace, and otherwise a pod of the same namespace.
+func InsteadOfPod(namespace, name string, known []string) string {
+	var here []string
+	for _, k := range known {
+		ns, other, _ := strings.Cut(k, "/")
+		switch {
+		case ns == namespace:
+			here = append(here, other)
+		case other == name:
+			return "; there is " + k
+		}
+	}
+	return Instead(name, here)
+}
+
 // Plain returns a name without capitals, "-" and "_".
 func Plain(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))

@@ -2,8 +2,8 @@ package cli
 
 import "errors"
 
-// This file has the exit codes of all commands. grep and diff have the same. docs/reference/kubectl-tenon.md has
-// them in one table.
+// This file has the exit codes of all commands; 0, 1 and 2 are as for grep and diff. docs/reference/kubectl-tenon.md
+// has them in one table.
 
 // The exit codes. They mean the same for every command.
 const (

@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -145,7 +146,7 @@ func notFound(ctx context.Context, c Cluster, namespace, name string, err error)
 				err, n.Name)
 		}
 	}
-	return fmt.Errorf("%w%s", err, podInstead(namespace, name, podsKnown(ctx, c)))
+	return fmt.Errorf("%w%s", err, printable.InsteadOfPod(namespace, name, podsKnown(ctx, c)))
 }
 
 // podName parses "NAMESPACE/NAME" or "NAME", which "pod/" may precede as kubectl writes it. For a name alone it returns

@@ -124,10 +124,10 @@ func (a *app) explainReference(c *cobra.Command, f explainFlags, ref string) err
 	if !ok {
 		return fmt.Errorf("%q: want TYPE/NAME, for example pod/trainer-0", ref)
 	}
-	switch kind {
-	case "pod", "pods", "po":
+	switch {
+	case slices.Contains(podTypes, kind):
 		return a.explainPod(c, f, name)
-	case "node", "nodes", "no":
+	case slices.Contains(nodeTypes, kind):
 		return a.explainNode(c, f, name)
 	}
 	if known := workloadType(kind); known != "" {

@@ -252,14 +252,8 @@ func items(n *state.Node, h place.Holding) string {
 
 // addVerdicts adds where the pod fits, whom to wait for, which nodes refuse it and why, and what could not be judged.
 func (e *explanation) addVerdicts(p *sections, all bool) {
-	var fits, refused []verdictOn
-	for _, v := range e.verdicts {
-		if v.judged.Fits() {
-			fits = append(fits, v)
-		} else {
-			refused = append(refused, v)
-		}
-	}
+	fits := slices.DeleteFunc(slices.Clone(e.verdicts), func(v verdictOn) bool { return !v.judged.Fits() })
+	refused := e.refusing()
 	limit, named := someNodes, fewNames
 	if all {
 		limit, named = len(e.verdicts), len(e.verdicts)

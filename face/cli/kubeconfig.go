@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Kubeconfig is the cluster that a user selects by kubectl's flags. The kubeconfig file decides what no flag selects.
@@ -64,28 +65,23 @@ func (k Kubeconfig) Load() (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
-// contexts returns the names of the contexts in the kubeconfig, in order; none if it cannot be read. So do clusters and
-// users with their names.
+// contexts, clusters and users return the names of these in the kubeconfig, in order; none if it cannot be read.
 func (k *Kubeconfig) contexts() []string {
-	all, err := k.loader().RawConfig()
-	if err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(all.Contexts))
+	return namesIn(k, func(c clientcmdapi.Config) map[string]*clientcmdapi.Context { return c.Contexts })
 }
 
 func (k *Kubeconfig) clusters() []string {
-	all, err := k.loader().RawConfig()
-	if err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(all.Clusters))
+	return namesIn(k, func(c clientcmdapi.Config) map[string]*clientcmdapi.Cluster { return c.Clusters })
 }
 
 func (k *Kubeconfig) users() []string {
+	return namesIn(k, func(c clientcmdapi.Config) map[string]*clientcmdapi.AuthInfo { return c.AuthInfos })
+}
+
+func namesIn[T any](k *Kubeconfig, part func(clientcmdapi.Config) map[string]T) []string {
 	all, err := k.loader().RawConfig()
 	if err != nil {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(all.AuthInfos))
+	return slices.Sorted(maps.Keys(part(all)))
 }

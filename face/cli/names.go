@@ -47,22 +47,7 @@ func unknownNode(name string, known []string) error {
 // unknownPod returns the error about a pod that a namespace does not have. known are pods as "namespace/name". A pod of
 // the same name in another namespace is named first.
 func unknownPod(namespace, name string, known []string) error {
-	return fmt.Errorf("there is no pod %s/%s%s", namespace, name, podInstead(namespace, name, known))
-}
-
-// podInstead returns the end of an error about a pod that a namespace does not have, for [unknownPod].
-func podInstead(namespace, name string, known []string) string {
-	var here []string
-	for _, k := range known {
-		ns, other, _ := strings.Cut(k, "/")
-		switch {
-		case ns == namespace:
-			here = append(here, other)
-		case other == name:
-			return "; there is " + k
-		}
-	}
-	return printable.Instead(name, here)
+	return fmt.Errorf("there is no pod %s/%s%s", namespace, name, printable.InsteadOfPod(namespace, name, known))
 }
 
 // podsKnown returns the pods of all namespaces as "namespace/name"; none if they cannot be read.

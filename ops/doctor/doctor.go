@@ -121,7 +121,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 
 // matches returns an error if a view lacks the node or the pod that the options select.
 func (o Options) matches(v *kube.View) error {
-	var nodes, here []string
+	var nodes, pods []string
 	for i := range v.Nodes {
 		nodes = append(nodes, v.Nodes[i].Name)
 	}
@@ -132,25 +132,16 @@ func (o Options) matches(v *kube.View) error {
 		return nil
 	}
 	namespace, name, _ := strings.Cut(o.Pod, "/")
-	elsewhere := ""
 	for p := range kube.EachPod(v.Pods) {
-		switch {
-		case p.Name != name && p.Namespace == namespace:
-			here = append(here, p.Name)
-		case p.Name != name:
-		case p.Namespace == namespace:
+		if p.Namespace == namespace && p.Name == name {
 			return nil
-		case elsewhere == "":
-			elsewhere = p.Namespace
 		}
+		pods = append(pods, p.Namespace+"/"+p.Name)
 	}
-	switch {
-	case !v.Seen.Has(namespace):
+	if !v.Seen.Has(namespace) {
 		return fmt.Errorf("you may not read pods in the namespace %s, so pod %s is not examined", namespace, o.Pod)
-	case elsewhere != "":
-		return fmt.Errorf("there is no pod %s; there is %s/%s", o.Pod, elsewhere, name)
 	}
-	return fmt.Errorf("there is no pod %s%s", o.Pod, printable.Instead(name, here))
+	return fmt.Errorf("there is no pod %s%s", o.Pod, printable.InsteadOfPod(namespace, name, pods))
 }
 
 // filter returns the diagnosis with only the objects that concern the selected node and the selected pod, and without

@@ -322,13 +322,10 @@ func (f *facts) lacks(info fwk.NodeInfo, refused bool) []place.Reason {
 			continue
 		}
 		if n.Allocatable == nil {
-			n.Allocatable, n.Used, n.Capacity = whatif.Amounts{}, whatif.Amounts{}, whatif.Amounts{}
+			n.Allocatable, n.Used, n.Capacity = whatif.Amounts{}, whatif.Amounts{}, kube.DeviceCapacity(info.Node())
 			n.State = f.s.snap.Node(info.Node().Name)
 		}
 		n.Allocatable[name], n.Used[name] = all, taken
-		if q, ok := info.Node().Status.Capacity[v1.ResourceName(name)]; ok && kube.Extended(name) {
-			n.Capacity[name] = q.Value()
-		}
 	}
 	if n.Allocatable == nil {
 		return nil
