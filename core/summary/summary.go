@@ -159,14 +159,14 @@ func (f *Facts) ofNodes() Summary {
 		return Summary{Kind: Fits, Text: fmt.Sprintf("Fits now on %d of %s", len(fit), nodes(len(f.Nodes))) +
 			f.doubts(fit, true) + f.without()}
 	case len(later) > 0:
-		return f.notNow(later)
+		return f.notNow(later, sel)
 	}
 	return f.forGood(sel)
 }
 
 // notNow is the sentence for a pod that fits once something has ended. later are the nodes for which that is so. The
 // sentence is about the node that becomes free, or else about the closest of the nodes that were looked at.
-func (f *Facts) notNow(later []int) Summary {
+func (f *Facts) notNow(later []int, sel selection) Summary {
 	looked := f.Soonest.Looked
 	if len(looked) == 0 { // all nodes lack something else, such as a free port
 		for _, i := range later {
@@ -186,7 +186,7 @@ func (f *Facts) notNow(later []int) Summary {
 	at := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == best.Node })
 	text := "Not now: "
 	if f.NotJudged > 0 {
-		text = "Not now " + f.where(f.selected()) + ": "
+		text = "Not now " + f.where(sel) + ": "
 	}
 	return Summary{NotNow, text + fmt.Sprintf("%s (node %s)", words(r), best.Node) + end +
 		f.doubts([]int{at}, true) + f.without(), r.Remedy()}
