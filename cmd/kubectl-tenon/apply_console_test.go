@@ -82,8 +82,14 @@ func (x *changed) console(ctx context.Context, t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(who.Close)
 	who.Kubelets = labKubelets{who.Kubelets, x}
+	return signedIn(ctx, t, who)
+}
+
+// signedIn serves a console for an identity, which it closes at the end of the test, and signs in.
+func signedIn(ctx context.Context, t *testing.T, who *console.Identity) *browser {
+	t.Helper()
+	t.Cleanup(who.Close)
 	secret, open := console.OneTime(who, time.Hour, time.Now)
 	h, err := console.New(console.Config{Version: "test", Hosts: []string{"127.0.0.1"},
 		Identities: console.NewSessions(open, false, 1, time.Hour)})

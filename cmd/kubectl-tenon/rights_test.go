@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,7 +35,6 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/deploy/crd"
-	"github.com/tenon-numa/tenon/face/console"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/control"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -297,21 +295,7 @@ func (x *people) console(ctx context.Context, t *testing.T, user string) *browse
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(who.Close)
-	secret, open := console.OneTime(who, time.Hour, time.Now)
-	h, err := console.New(console.Config{Version: "test", Hosts: []string{"127.0.0.1"},
-		Identities: console.NewSessions(open, false, 1, time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(h)
-	t.Cleanup(func() {
-		s.Close()
-		h.Close()
-	})
-	b := &browser{at: s.URL}
-	b.ask(ctx, t, "POST", "session", secret, &document.SessionDetails{})
-	return b
+	return signedIn(ctx, t, who)
 }
 
 // consolesAgree: bob's console answers what the administrator's answers, as far as both may read.

@@ -13,26 +13,32 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
+// filled draws a node with pods on it, and pods that want more than these. The second pod on the node stays.
+func filled(t *rapid.T) (n Node, r Rules, wants []*Want) {
+	nodes, r, fitting := cases(t)
+	r.Guard = guard.Guard{}
+	n = nodes[0]
+	for i, w := range fitting {
+		wants = append(wants, &Want{Pod: wider(w.Pod), Needs: Amounts{"cpu": 2 * w.Needs["cpu"], "pods": 1}})
+		id := state.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
+		if !r.Judge(&n, w, nil).Fits() {
+			continue
+		}
+		if n.State != nil {
+			n.State, _ = n.State.With(id, w.Pod)
+		}
+		n.Used = n.Used.Add(w.Needs)
+		n.Pods = append(n.Pods, Resident{Pod: id, Needs: w.Needs, Stays: i == 1})
+	}
+	return n, r, wants
+}
+
 // Once the pods of a way have ended, the pod fits, and no single one of them can be left out. For a permanent reason
 // there is no way.
 func TestWaysLeadToRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		nodes, r, wants := cases(t)
-		r.Guard = guard.Guard{}
-		n := nodes[0]
-		for i, w := range wants {
-			id := state.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
-			if !r.Judge(&n, w, nil).Fits() {
-				continue
-			}
-			if n.State != nil {
-				n.State, _ = n.State.With(id, w.Pod)
-			}
-			n.Used = n.Used.Add(w.Needs)
-			n.Pods = append(n.Pods, Resident{Pod: id, Needs: w.Needs, Stays: i == 1})
-		}
+		n, r, wants := filled(t)
 		for _, w := range wants {
-			w := &Want{Pod: wider(w.Pod), Needs: Amounts{"cpu": 2 * w.Needs["cpu"], "pods": 1}}
 			j := r.Judge(&n, w, nil)
 			if j.Fits() {
 				continue

@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -15,22 +14,8 @@ import (
 func TestSoonestLeadsToRoom(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {
-		nodes, r, wants := cases(t)
-		r.Guard = guard.Guard{}
-		n := nodes[0]
-		for i, w := range wants {
-			id := state.PodID{UID: fmt.Sprint("u", i), Namespace: "ml", Name: fmt.Sprint("p", i)}
-			if !r.Judge(&n, w, nil).Fits() {
-				continue
-			}
-			if n.State != nil {
-				n.State, _ = n.State.With(id, w.Pod)
-			}
-			n.Used = n.Used.Add(w.Needs)
-			n.Pods = append(n.Pods, Resident{Pod: id, Needs: w.Needs, Stays: i == 1})
-		}
+		n, r, wants := filled(t)
 		for _, w := range wants {
-			w := &Want{Pod: wider(w.Pod), Needs: Amounts{"cpu": 2 * w.Needs["cpu"], "pods": 1}}
 			given := []*Node{&n}
 			s := r.Soonest(func() *Node {
 				if len(given) == 0 {

@@ -9,7 +9,6 @@ import (
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/machines"
 )
 
@@ -38,16 +37,7 @@ func TestTheExampleForKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir, err := os.MkdirTemp("", "tenon")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		a := &admitted{}
-		if a.Managers, err = kubelet.NewManagers(t.Context(), dir, m.Topo, config, a.active); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		t.Cleanup(func() { a.Stop() })
+		a := managersOf(t, m, config)
 		h := a.admit(t, "fits", "", map[v1.ResourceName]string{"cpu": c.fits, "memory": "1Gi"})
 		if h.CPUs.Empty() || len(h.Memory) != 1 || h.Memory[0].NUMAs.Len() != 1 {
 			t.Errorf("%s: the pod holds %+v, want CPUs, and memory of one NUMA node", name, h)

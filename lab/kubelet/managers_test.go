@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab/kubelet"
@@ -43,15 +44,21 @@ func managers(t *testing.T, name string) *admitted {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return managersOf(t, m, m.Kubelet)
+}
+
+// managersOf starts the managers of a kubelet with a configuration on a machine.
+func managersOf(t *testing.T, m machines.Machine, config *configv1beta1.KubeletConfiguration) *admitted {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "tenon")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	a := &admitted{}
-	a.Managers, err = kubelet.NewManagers(t.Context(), dir, m.Topo, m.Kubelet, a.active)
+	a.Managers, err = kubelet.NewManagers(t.Context(), dir, m.Topo, config, a.active)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: %v", m.Name, err)
 	}
 	t.Cleanup(func() { a.Stop() })
 	return a

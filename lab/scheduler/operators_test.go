@@ -47,12 +47,7 @@ func TestPodsOfOperatorsGetWhatTheyAskFor(t *testing.T) {
 			for _, p := range pods {
 				w.getsWhatItAsksFor(ctx, t, p)
 			}
-			all, _ := w.pods.Pods()
-			noRefusal(t, all)
-			if err := w.pods.Clear(ctx, w.client); err != nil {
-				t.Fatal(err)
-			}
-			w.reportsNothing(ctx, t)
+			w.clearsUnrefused(ctx, t)
 		})
 	}
 	w.seen.check(t)

@@ -67,15 +67,21 @@ func TestSamplesDoWhatTheySay(t *testing.T) {
 			}
 			w.apply(ctx, t, text)
 			does(ctx, t, w, podsOf(t, text))
-			all, _ := w.pods.Pods()
-			noRefusal(t, all)
-			if err := w.pods.Clear(ctx, w.client); err != nil {
-				t.Fatal(err)
-			}
-			w.reportsNothing(ctx, t)
+			w.clearsUnrefused(ctx, t)
 		})
 	}
 	w.seen.check(t)
+}
+
+// clearsUnrefused asserts that no kubelet has refused a pod, and removes all pods, until no node reports any.
+func (w *world) clearsUnrefused(ctx context.Context, t *testing.T) {
+	t.Helper()
+	all, _ := w.pods.Pods()
+	noRefusal(t, all)
+	if err := w.pods.Clear(ctx, w.client); err != nil {
+		t.Fatal(err)
+	}
+	w.reportsNothing(ctx, t)
 }
 
 // apply creates the objects of a file as kubectl does; an unknown field is an error.
