@@ -12,10 +12,11 @@ func plainCases() []plain {
 	return out
 }
 
+// What a waiting pod's message must name. Whether a container cannot be aligned now or never is worded differently.
 const (
-	noContainer = `cannot align container "c`
-	noInit      = `cannot align container "init`
-	noPod       = "cannot align pod"
+	noContainer = ` container "c`
+	noInit      = ` container "init`
+	noPod       = "pod wants "
 )
 
 // oneNUMA are nodes that align to a single NUMA node.
