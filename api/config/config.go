@@ -28,6 +28,9 @@ const (
 	// Match is the name of the plugin of scheduler-plugins; its arguments are
 	// NodeResourceTopologyMatchArgs.
 	Match = "NodeResourceTopologyMatch"
+	// TenonClaims is the name of the plugin that takes the place of DynamicResources; its arguments are
+	// DynamicResourcesArgs.
+	TenonClaims = "TenonClaims"
 )
 
 // What to do with a node that is not known well enough: values of UnknownNodes, CoarseNodes, SilentNodes and
@@ -40,6 +43,16 @@ const (
 	AllowWithoutDemand = "AllowWithoutDemand"
 	// Deny refuses what pods request by an annotation. It is a value of PodLogs.
 	Deny = "Deny"
+)
+
+// Where the devices of claims have to be: values of Claims.
+const (
+	// AsPolicy requires what the node's kubelet would require of devices that it gives itself: Require where its policy
+	// is single-numa-node or restricted, and Prefer elsewhere.
+	AsPolicy = "AsPolicy"
+	Require  = "Require" // on the NUMA nodes of the pod's exclusive CPUs and pinned memory
+	Prefer   = "Prefer"  // there, if possible
+	Ignore   = "Ignore"  // anywhere, as without the plugin TenonClaims
 )
 
 // Args are the arguments of the plugin (pluginConfig in KubeSchedulerConfiguration).
@@ -66,6 +79,10 @@ type Args struct {
 	// KeepRestartable keeps pods away from nodes where they would take the last CPUs that containers without exclusive
 	// CPUs share, if the node's kubelet could not restart then.
 	KeepRestartable bool `json:"keepRestartable,omitempty"`
+	// Claims is where the devices of a pod's claims have to be: AsPolicy, Require, Prefer or Ignore; AsPolicy when empty.
+	// It has an effect where the profile has the plugin TenonClaims, which tenon-scheduler puts in place of
+	// DynamicResources.
+	Claims string `json:"claims,omitempty"`
 	// PodLogs is for the annotation tenon.sh/log-level of pods: Allow or Deny; Allow when empty. Lines that are logged
 	// because of it are bounded: 600 per minute for all pods.
 	PodLogs string `json:"podLogs,omitempty"`
@@ -143,6 +160,7 @@ func (a Args) complete() (Args, error) {
 	for _, field := range []*string{&a.UnknownNodes, &a.CoarseNodes, &a.SilentNodes, &a.InexactNodes, &a.PodLogs} {
 		*field = cmp.Or(*field, Allow)
 	}
+	a.Claims = cmp.Or(a.Claims, AsPolicy)
 	for _, c := range []check{
 		{"silentNodes", a.SilentNodes, []string{Allow, Refuse}},
 		{"apiVersion", a.APIVersion, []string{"", tenonVersion}},
@@ -151,6 +169,7 @@ func (a Args) complete() (Args, error) {
 		{"coarseNodes", a.CoarseNodes, []string{Allow, Refuse}},
 		{"inexactNodes", a.InexactNodes, []string{Allow, Refuse}},
 		{"podLogs", a.PodLogs, []string{Allow, Deny}},
+		{"claims", a.Claims, []string{AsPolicy, Require, Prefer, Ignore}},
 	} {
 		if err := c.verify(tenonKind); err != nil {
 			return Args{}, err

@@ -41,6 +41,7 @@ func TestDecode(t *testing.T) {
 		for _, field := range []*string{&want.SilentNodes, &want.InexactNodes, &want.PodLogs} {
 			*field = cmp.Or(*field, Allow)
 		}
+		want.Claims = AsPolicy
 		if want.Strategy.Type == "" {
 			want.Strategy.Type = "Tenon"
 		}
@@ -56,6 +57,7 @@ func TestDecode(t *testing.T) {
 		`{"unknownNodes":"Maybe"}`:                               `unknownNodes: unknown value "Maybe": want one of Allow, Refuse, AllowWithoutDemand`,
 		`{"coarseNodes":"AllowWithoutDemand"}`:                   `coarseNodes: unknown value "AllowWithoutDemand": want one of Allow, Refuse`,
 		`{"inexactNodes":"Deny"}`:                                `inexactNodes: unknown value "Deny": want one of Allow, Refuse`,
+		`{"claims":"Always"}`:                                    `claims: unknown value "Always": want one of AsPolicy, Require, Prefer, Ignore`,
 		`{"podLogs":"Refuse"}`:                                   `podLogs: unknown value "Refuse": want one of Allow, Deny`,
 		`{"keepRestartable":"yes"}`:                              "keepRestartable",
 		`{"fittingShapes":["cpu=4,gpu=1"]}`:                      `"gpu" is no resource`,

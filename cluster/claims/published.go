@@ -58,6 +58,17 @@ func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*
 	return out
 }
 
+// NUMAs returns for each device of a slice the NUMA nodes that its attributes give, or nil if they give none.
+func NUMAs(s *resourcev1.ResourceSlice) [][]int {
+	out := make([][]int, len(s.Spec.Devices))
+	for i := range s.Spec.Devices {
+		if numas, _, err := numasOf(s.Spec.Driver, &s.Spec.Devices[i]); err == nil {
+			out[i] = numas
+		}
+	}
+	return out
+}
+
 // readPool adds the devices of one generation of a node's part of a pool. everywhere is the number of slices of the
 // pool on all nodes, which a pool of several nodes counts.
 func (n *Node) readPool(pool []*resourcev1.ResourceSlice, everywhere int64, functions Functions) {

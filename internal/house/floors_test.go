@@ -156,6 +156,8 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/steer", nil, words(`core/idset api/config cluster/claims scheduler/fwk`),
+		append(words(`k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
 		append(words(`k8s.io/component-helpers`), inCluster...)},
@@ -163,7 +165,7 @@ var floors = []floor{
 		"scheduler/plugin",
 		nil,
 		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
-			scheduler/fwk scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/waiting`),
+			scheduler/fwk scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/steer scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},
@@ -240,7 +242,7 @@ var (
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server lab/...
+var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server scheduler/steer lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.

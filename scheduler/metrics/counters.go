@@ -30,6 +30,7 @@ type Counters struct {
 	topologies  *metrics.Counter
 	exceeded    *metrics.CounterVec
 	suppressed  *metrics.Counter
+	undone      *metrics.Counter
 	turns       *metrics.HistogramVec
 	registry    metrics.KubeRegistry
 }
@@ -68,6 +69,8 @@ func NewCounters() *Counters {
 			[]string{"what"}),
 		suppressed: metrics.NewCounter(counter("pod_log_lines_suppressed_total",
 			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
+		undone: metrics.NewCounter(counter("claims_undone_total",
+			"Reservations of devices for claims that were undone, because other pods changed where the pod's CPUs are.")),
 	}
 	m.turns = metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
 		Help: "Time that pods waited for their turn on their node, by what they waited for at first (turn, order, " +
@@ -75,7 +78,7 @@ func NewCounters() *Counters {
 		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA}, []string{"reason"})
 	m.registry = metrics.NewKubeRegistry()
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
-		m.layouts, m.topologies, m.exceeded, m.suppressed, m.turns} {
+		m.layouts, m.topologies, m.exceeded, m.suppressed, m.undone, m.turns} {
 		m.registry.MustRegister(c)
 		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name registered
 	}
@@ -105,6 +108,13 @@ func (c *Counters) zero() {
 	}
 	for _, why := range state.WaitReasons() {
 		c.turns.WithLabelValues(string(why))
+	}
+}
+
+// ClaimUndone counts devices that were reserved and released again, since the pod will be elsewhere on the node.
+func (c *Counters) ClaimUndone() {
+	if c != nil {
+		c.undone.Inc()
 	}
 }
 

@@ -162,6 +162,7 @@ func (c *town) open(ctx context.Context, client *fake.Clientset, ends chan<- end
 	c.shared.plugins, c.shared.options.Preemption = nil, profiles.Preemptors(list, klog.Background())
 	registry := frameworkruntime.Registry{
 		Name:    c.shared.Factory(Name),
+		Claims:  c.shared.Claims(),
 		notes:   func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return noter{c}, nil },
 		"Early": func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return early{}, nil },
 	}

@@ -271,7 +271,7 @@ func (y *yard) openWith(b testing.TB, name string, list []schedapi.KubeScheduler
 		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
 		scheduler.WithProfiles(
 			list...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factoryOf}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factoryOf, Claims: c.shared.Claims()}),
 	)
 	if err != nil {
 		b.Fatal(err)

@@ -42,6 +42,7 @@ func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) erro
 				profiles[i].SchedulerName, strings.Join(names, " and "))
 		}
 		for _, name := range names {
+			steerClaims(&profiles[i], name)
 			completeProfile(pl, name, logger.WithValues("profile", profiles[i].SchedulerName, "plugin", name))
 		}
 	}

@@ -1,0 +1,126 @@
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/steer"
+)
+
+// NewClaims makes the plugin TenonClaims for a profile of any kube-scheduler:
+//
+//	app.NewSchedulerCommand(app.WithPlugin(plugin.Name, plugin.New), app.WithPlugin(plugin.Claims, plugin.NewClaims))
+//
+// The profile disables DynamicResources by multiPoint, and enables TenonClaims behind Tenon. It takes the arguments of
+// DynamicResources.
+func NewClaims(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	return schedulers.of(ctx, h.SharedInformerFactory()).Claims()(ctx, obj, h)
+}
+
+// Claims is the name of the plugin that NewClaims makes.
+const Claims = steer.Name
+
+// Claims returns the factory of the plugin TenonClaims.
+func (s *Shared) Claims() Factory {
+	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return steer.New(ctx, obj, h, places{s, profileOf(h)})
+	}
+}
+
+// places tells TenonClaims where the pods of a profile are and will be.
+type places struct {
+	*Shared
+	profile string
+}
+
+// plugin returns the profile's plugin, or nil if the profile has none.
+func (w places) plugin() *Plugin {
+	for _, p := range w.plugins {
+		if profileOf(p.handle) == w.profile {
+			return p
+		}
+	}
+	return nil
+}
+
+// Predicted returns where a pod would be on a node in its scheduling cycle. A pod that no kubelet aligns is nowhere.
+func (w places) Predicted(cs fwk.CycleState, node string) steer.Near {
+	p := w.plugin()
+	if p == nil || p.args.Claims == config.Ignore {
+		return steer.Near{Unknown: true}
+	}
+	s, ok := p.state(cs)
+	if !ok {
+		return steer.Near{}
+	}
+	n := s.snap.Node(node)
+	if o := s.overlay[node]; o != nil {
+		n = o.Base
+	}
+	if n == nil {
+		return steer.Near{Unknown: true}
+	}
+	v := n.Place(s.pod, s.demand)
+	if !v.Fits() {
+		return steer.Near{Unknown: true}
+	}
+	return p.near(n, v.Holdings)
+}
+
+// Reserved returns where a pod will be on the node that is being reserved for it.
+func (w places) Reserved(cs fwk.CycleState, node string) steer.Near {
+	p := w.plugin()
+	s, ok := read(cs)
+	if p == nil || !ok || p.args.Claims == config.Ignore {
+		return steer.Near{Unknown: true}
+	}
+	n := p.Book.Snapshot().Node(node)
+	if n == nil {
+		return steer.Near{Unknown: true}
+	}
+	if e, ok := n.Entry(s.uid); ok {
+		return p.near(n, e.Holdings)
+	}
+	v := n.Place(s.pod, s.demand) // the profile has the plugin behind TenonClaims, and it reserves next
+	if !v.Fits() {
+		return steer.Near{Unknown: true}
+	}
+	return p.near(n, v.Holdings)
+}
+
+// Undone lets a pod be tried again that Reserve refused.
+func (w places) Undone(pod *v1.Pod) {
+	if p := w.plugin(); p != nil {
+		p.metrics.ClaimUndone()
+		p.retry(pod)
+	}
+}
+
+// near returns where the CPUs and the memory of holdings are.
+func (p *Plugin) near(n *state.Node, holdings []place.Holding) (out steer.Near) {
+	var mask topo.Mask
+	for _, h := range holdings {
+		mask |= n.Machine.MaskOfCPUs(h.CPUs)
+		for _, b := range h.Memory {
+			mask |= b.NUMAs
+		}
+	}
+	for _, id := range n.Machine.IDs(mask) {
+		out.NUMAs = append(out.NUMAs, int(id))
+	}
+	switch p.args.Claims {
+	case config.Require:
+		out.Must = true
+	case config.AsPolicy:
+		policy := n.Rules.Topology.Policy
+		out.Must = n.Quality != state.Estimated && (policy == place.SingleNUMA || policy == place.Restricted)
+	}
+	return out
+}

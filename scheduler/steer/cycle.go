@@ -1,0 +1,126 @@
+package steer
+
+import (
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	upstream "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// cycle is what a scheduling cycle knows about its pod's claims.
+type cycle struct {
+	seen  seen
+	nodes map[string]*ofNode // as the index had it in PreFilter
+	rest  *rest
+	// held are the devices of claims that were allocated before.
+	held []claims.ID
+	// fixed is true if a request must have all devices that match, or has admin access. Then no device is removed.
+	fixed bool
+	// open is true if there is something to allocate.
+	open bool
+
+	mu sync.Mutex
+	// chosen has, by node, the allocation that Filter chose; without one, that of the wrapped plugin counts.
+	chosen map[string]*attempt
+	// apart has the nodes on which the devices would lie elsewhere than the pod.
+	apart map[string]bool
+}
+
+const stateKey fwk.StateKey = "tenon.sh/" + Name
+
+// Clone returns c. Trials of preemption share what Filter chose, as they share the state of the
+// wrapped plugin.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+func read(cs fwk.CycleState) *cycle {
+	d, err := cs.Read(stateKey)
+	if err != nil {
+		return nil
+	}
+	c, _ := d.(*cycle)
+	return c
+}
+
+func (c *cycle) choose(node string, a *attempt, apart bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.chosen, node)
+	if a != nil {
+		c.chosen[node] = a
+	}
+	c.apart[node] = apart
+}
+
+// choice returns the allocation that Filter chose for a node, or nil. apart is true if its devices lie elsewhere than
+// the pod; anyApart, if this holds for some node.
+func (c *cycle) choice(node string) (a *attempt, apart, anyApart bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, is := range c.apart {
+		anyApart = anyApart || is
+	}
+	return c.chosen[node], c.apart[node], anyApart
+}
+
+// attempt is an allocation for one node.
+type attempt struct {
+	state   *view
+	devices []claims.ID
+}
+
+// view is the state of a cycle in which a wrapped plugin has data of its own.
+type view struct {
+	fwk.CycleState
+	data map[fwk.StateKey]fwk.StateData
+}
+
+func newView(cs fwk.CycleState) *view { return &view{cs, map[fwk.StateKey]fwk.StateData{}} }
+
+func (v *view) Read(key fwk.StateKey) (fwk.StateData, error) {
+	if d, ok := v.data[key]; ok {
+		return d, nil
+	}
+	return v.CycleState.Read(key)
+}
+
+func (v *view) Write(key fwk.StateKey, d fwk.StateData) { v.data[key] = d }
+func (v *view) Delete(key fwk.StateKey)                 { delete(v.data, key) }
+
+// readClaims sets what the cycle knows about the claims of a pod.
+func (c *cycle) readClaims(pod *v1.Pod, all upstream.ResourceClaimTracker) {
+	for i := range pod.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
+		if err != nil || name == nil {
+			continue
+		}
+		claim, err := all.Get(pod.Namespace, *name)
+		switch {
+		case err != nil:
+		case claim.Status.Allocation != nil:
+			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
+		default:
+			c.fixed = c.fixed || fixed(claim)
+		}
+	}
+}
+
+// fixed reports whether a request of a claim must have all devices that match, or has admin access.
+func fixed(claim *resourcev1.ResourceClaim) bool {
+	for _, r := range claim.Spec.Devices.Requests {
+		if e := r.Exactly; e != nil &&
+			(e.AllocationMode == resourcev1.DeviceAllocationModeAll || e.AdminAccess != nil && *e.AdminAccess) {
+			return true
+		}
+		for _, s := range r.FirstAvailable {
+			if s.AllocationMode == resourcev1.DeviceAllocationModeAll {
+				return true
+			}
+		}
+	}
+	return false
+}

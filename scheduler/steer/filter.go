@@ -1,0 +1,183 @@
+package steer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// PreFilter runs the wrapped plugin, and keeps what it has read about the cluster's devices.
+func (p *Plugin) PreFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	if p.dra == nil {
+		return p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
+	}
+	p.dra.take()
+	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
+	if !status.IsSuccess() {
+		return named, status
+	}
+	c := &cycle{seen: p.dra.take(), chosen: map[string]*attempt{}, apart: map[string]bool{}}
+	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
+	c.open = c.seen.allocated
+	if !c.open {
+		// Nothing is to be allocated, so the wrapped plugin read no slices.
+		all, err := p.dra.SharedDRAManager.ResourceSlices().ListWithDeviceTaintRules()
+		if err != nil {
+			return nil, fwk.AsStatus(fmt.Errorf("list slices of devices: %w", err))
+		}
+		c.seen.slices = all
+	}
+	p.index.update(c.seen.slices)
+	c.nodes, c.rest = p.index.nodes, p.index.rest
+	cs.Write(stateKey, c)
+	return named, status
+}
+
+// Filter allocates devices near the pod's CPUs and memory. Where there are none, it lets the wrapped plugin choose; if
+// devices must be near, it then refuses the node.
+func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	c := read(cs)
+	if c == nil {
+		return p.DynamicResources.Filter(ctx, cs, pod, info)
+	}
+	name := info.Node().Name
+	n := c.nodes[name]
+	if n == nil {
+		return p.DynamicResources.Filter(ctx, cs, pod, info)
+	}
+	near := p.places.Predicted(cs, name)
+	if near.Unknown {
+		return p.DynamicResources.Filter(ctx, cs, pod, info)
+	}
+	return p.filterNear(ctx, cs, pod, info, c, near)
+}
+
+// filterNear is Filter for a node with located devices. Where no devices are near the pod, the wrapped plugin looks for
+// others.
+func (p *Plugin) filterNear(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near Near,
+) *fwk.Status {
+	name := info.Node().Name
+	must := near.Must && len(near.NUMAs) > 0
+	_, apart := c.nodes[name].apart(c.held, near.NUMAs)
+	apart = apart && len(near.NUMAs) > 0
+	if c.open && !(apart && must) {
+		a, tried := p.allocateNear(ctx, cs, pod, info, c, near)
+		if a != nil {
+			c.choose(name, a, apart)
+			return nil
+		}
+		apart = apart || tried
+	}
+	if status := p.DynamicResources.Filter(ctx, cs, pod, info); !status.IsSuccess() {
+		return status
+	}
+	if apart && must {
+		return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
+	}
+	var a *attempt
+	if c.open && apart && len(near.NUMAs) > 0 {
+		shown := c.shown(c.nodes[name], near.NUMAs, false)
+		a, _ = p.trial.run(ctx, cs, pod, info, &c.seen, shown)
+	}
+	c.choose(name, a, apart)
+	return nil
+}
+
+// refusal returns why a node is refused: no devices of the pod's claims are near its CPUs and memory.
+func refusal(numas []int) string {
+	return "the pod's claims get no devices on NUMA node " + idset.Of(numas...).String() +
+		", where its CPUs and memory would be"
+}
+
+// allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible.
+// It returns nil if there are none; tried is false if it could not find out.
+func (p *Plugin) allocateNear(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near Near,
+) (a *attempt, tried bool) {
+	n := c.nodes[info.Node().Name]
+	for _, target := range c.targets(n, near.NUMAs) {
+		a, failed := p.trial.run(ctx, cs, pod, info, &c.seen, c.shown(n, target, !c.fixed))
+		if failed {
+			return nil, false
+		}
+		tried = true
+		if a == nil {
+			continue
+		}
+		if _, apart := n.apart(a.devices, target); !apart {
+			return a, true
+		}
+	}
+	return nil, tried
+}
+
+// trial runs a plugin DynamicResources on what a snapshot shows.
+type trial struct {
+	plugin *dynamicresources.DynamicResources
+	mu     sync.Mutex // held while the plugin reads the snapshot, or signals to it
+	dra    *snapshot
+}
+
+// run allocates the claims of a pod on a node from the given slices. It returns nil if that is not possible; failed is
+// true if the plugin met an error, for example because an expression of a claim takes too long.
+func (t *trial) run(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	s *seen,
+	shown []*resourcev1.ResourceSlice,
+) (a *attempt, failed bool) {
+	v := newView(cs)
+	if status := t.prepare(ctx, v, pod, info, s, shown); !status.IsSuccess() {
+		return nil, true
+	}
+	if status := t.plugin.Filter(ctx, v, pod, info); !status.IsSuccess() {
+		return nil, status.Code() == fwk.Error
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dra.signals = nil
+	if status := t.plugin.Reserve(ctx, v, pod, info.Node().Name); !status.IsSuccess() {
+		return nil, true
+	}
+	return &attempt{v, t.dra.signals}, false
+}
+
+func (t *trial) prepare(
+	ctx context.Context,
+	v *view,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	s *seen,
+	shown []*resourcev1.ResourceSlice,
+) *fwk.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dra.seen, t.dra.slices = s, shown
+	_, status := t.plugin.PreFilter(ctx, v, pod, []fwk.NodeInfo{info})
+	return status
+}

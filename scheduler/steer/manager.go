@@ -1,0 +1,159 @@
+package steer
+
+import (
+	"sync"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+	upstream "k8s.io/kube-scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+)
+
+// This file has the managers of claims that the wrapped plugins see.
+
+// seen is what one PreFilter of the wrapped plugin has read about the cluster's devices. It never changes.
+type seen struct {
+	slices    []*resourcev1.ResourceSlice
+	devices   sets.Set[structured.DeviceID] // allocated ones; nil if state was read
+	state     *structured.AllocatedState
+	allocated bool // devices or state was read
+}
+
+// has reports whether a claim holds a device.
+func (s *seen) has(id claims.ID) bool {
+	all := s.devices
+	if s.state != nil {
+		all = s.state.AllocatedDevices
+	}
+	return all.Has(structured.MakeDeviceID(id.Driver, id.Pool, id.Name))
+}
+
+// recorder is kube-scheduler's manager. It keeps what the wrapped plugin reads in PreFilter, and which devices it
+// signals in Reserve. The scheduling loop runs both one after the other.
+type recorder struct {
+	upstream.SharedDRAManager
+	mu      sync.Mutex
+	seen    seen
+	signals []claims.ID
+}
+
+func (r *recorder) ResourceClaims() upstream.ResourceClaimTracker {
+	return recordedClaims{r.SharedDRAManager.ResourceClaims(), r}
+}
+
+func (r *recorder) ResourceSlices() upstream.ResourceSliceLister {
+	return recordedSlices{r.SharedDRAManager.ResourceSlices(), r}
+}
+
+// take returns what was read since the last take.
+func (r *recorder) take() seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.seen
+	r.seen = seen{}
+	return out
+}
+
+// signaled returns the devices that were signaled since the last call.
+func (r *recorder) signaled() []claims.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.signals
+	r.signals = nil
+	return out
+}
+
+type recordedClaims struct {
+	upstream.ResourceClaimTracker
+	r *recorder
+}
+
+func (c recordedClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
+	out, err := c.ResourceClaimTracker.ListAllAllocatedDevices()
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.r.seen.devices, c.r.seen.allocated = out, err == nil
+	return out, err
+}
+
+func (c recordedClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
+	out, err := c.ResourceClaimTracker.GatherAllocatedState()
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.r.seen.state, c.r.seen.allocated = out, err == nil
+	return out, err
+}
+
+func (c recordedClaims) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {
+	c.r.mu.Lock()
+	c.r.signals = append(c.r.signals, devicesOf(claim.Status.Allocation)...)
+	c.r.mu.Unlock()
+	return c.ResourceClaimTracker.SignalClaimPendingAllocation(uid, claim)
+}
+
+type recordedSlices struct {
+	upstream.ResourceSliceLister
+	r *recorder
+}
+
+func (l recordedSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
+	out, err := l.ResourceSliceLister.ListWithDeviceTaintRules()
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	l.r.seen.slices = out
+	return out, err
+}
+
+// snapshot is a manager that shows given slices and allocated devices, and keeps what is signaled to itself.
+type snapshot struct {
+	upstream.SharedDRAManager
+	seen    *seen
+	slices  []*resourcev1.ResourceSlice
+	signals []claims.ID
+}
+
+func (s *snapshot) ResourceClaims() upstream.ResourceClaimTracker {
+	return snapshotClaims{s.SharedDRAManager.ResourceClaims(), s}
+}
+
+func (s *snapshot) ResourceSlices() upstream.ResourceSliceLister { return snapshotSlices{s} }
+
+type snapshotClaims struct {
+	upstream.ResourceClaimTracker
+	s *snapshot
+}
+
+func (c snapshotClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
+	return c.s.seen.devices, nil
+}
+
+func (c snapshotClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
+	return c.s.seen.state, nil
+}
+
+func (c snapshotClaims) SignalClaimPendingAllocation(_ types.UID, claim *resourcev1.ResourceClaim) error {
+	c.s.signals = append(c.s.signals, devicesOf(claim.Status.Allocation)...)
+	return nil
+}
+
+type snapshotSlices struct{ s *snapshot }
+
+func (l snapshotSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
+	return l.s.slices, nil
+}
+
+// devicesOf returns the devices of an allocation that only one claim may hold.
+func devicesOf(a *resourcev1.AllocationResult) (out []claims.ID) {
+	if a == nil {
+		return nil
+	}
+	for _, r := range a.Devices.Results {
+		if r.AdminAccess == nil || !*r.AdminAccess {
+			out = append(out, claims.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device})
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package steer
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// Reserve reserves the devices that Filter chose. It fails if other pods have changed where the pod will be on the
+// node, and the devices, which must be near it, are not any more. It has to run after the plugin that reserves CPUs.
+func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	c := read(cs)
+	if c == nil {
+		return p.DynamicResources.Reserve(ctx, cs, pod, node)
+	}
+	if a, _, _ := c.choice(node); a != nil {
+		for key, d := range a.state.data {
+			cs.Write(key, d)
+		}
+	}
+	p.dra.signaled()
+	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
+		return status
+	}
+	devices := append(p.dra.signaled(), c.held...)
+	n, near := c.nodes[node], p.places.Reserved(cs, node)
+	if n == nil || near.Unknown || !near.Must || len(near.NUMAs) == 0 {
+		return nil
+	}
+	if id, apart := n.apart(devices, near.NUMAs); apart {
+		p.places.Undone(pod)
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("device %s is on NUMA node %d, and the pod's CPUs and memory "+
+			"will be on NUMA node %s, since other pods came first", id, n.where[id][0], idset.Of(near.NUMAs...)))
+	}
+	return nil
+}
+
+// bonus is added to the score of nodes with devices near the pod. The wrapped plugin gives at most 8 for a request,
+// and a pod has at most some hundred requests.
+const bonus = 10_000
+
+// score adds the bonus to a score of the wrapped plugin, if devices lie elsewhere than the pod on some other node. run
+// computes that score from the state that has the node's allocation.
+func score(cs fwk.CycleState, node string, run func(fwk.CycleState) (int64, *fwk.Status)) (int64, *fwk.Status) {
+	c := read(cs)
+	if c == nil {
+		return run(cs)
+	}
+	a, apart, anyApart := c.choice(node)
+	if a != nil {
+		cs = a.state
+	}
+	out, status := run(cs)
+	if status.IsSuccess() && anyApart && !apart {
+		out += bonus
+	}
+	return out, status
+}
+
+// EventsToRegister adds to the wrapped plugin's events that a pod of the node ends: the CPUs that it leaves may be
+// beside free devices.
+func (p *Plugin) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	out, err := p.DynamicResources.EventsToRegister(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("events of plugin %s: %w", names.DynamicResources, err)
+	}
+	if p.dra == nil {
+		return out, nil
+	}
+	return append(out, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.Delete}}), nil
+}

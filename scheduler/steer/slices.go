@@ -1,0 +1,205 @@
+package steer
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+)
+
+// index has the slices of the cluster by node. It belongs to the scheduling loop.
+type index struct {
+	of    []*resourcev1.ResourceSlice // what it was made from
+	nodes map[string]*ofNode
+	rest  *rest
+}
+
+// rest are the slices that do not belong to one node, and the slices of all pools.
+type rest struct {
+	common []*resourcev1.ResourceSlice
+	pools  map[poolID][]*resourcev1.ResourceSlice
+}
+
+type poolID struct{ driver, pool string }
+
+func poolOf(s *resourcev1.ResourceSlice) poolID { return poolID{s.Spec.Driver, s.Spec.Pool.Name} }
+
+// ofNode are the slices that one node has for itself.
+type ofNode struct {
+	slices []*resourcev1.ResourceSlice
+	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
+	numas [][][]int
+	// where has the NUMA nodes of each located device.
+	where map[claims.ID][]int
+}
+
+// maxDevices bounds the devices of a node that are looked at. A node with more is left to the wrapped plugin.
+const maxDevices = 4096
+
+// update makes the index anew if the slices have changed. Slices that have not changed are not read again.
+func (x *index) update(all []*resourcev1.ResourceSlice) {
+	if slices.Equal(x.of, all) {
+		return
+	}
+	before := x.nodes
+	x.of, x.nodes = slices.Clone(all), map[string]*ofNode{}
+	x.rest = &rest{pools: map[poolID][]*resourcev1.ResourceSlice{}}
+	own := map[string][]*resourcev1.ResourceSlice{}
+	for _, s := range all {
+		x.rest.pools[poolOf(s)] = append(x.rest.pools[poolOf(s)], s)
+		if s.Spec.NodeName == nil || *s.Spec.NodeName == "" {
+			x.rest.common = append(x.rest.common, s)
+			continue
+		}
+		own[*s.Spec.NodeName] = append(own[*s.Spec.NodeName], s)
+	}
+	for node, list := range own {
+		if old := before[node]; old != nil && slices.Equal(old.slices, list) {
+			x.nodes[node] = old
+			continue
+		}
+		if n := readNode(list); n != nil {
+			x.nodes[node] = n
+		}
+	}
+}
+
+// readNode returns nil if no device of the slices is located, or if there are too many.
+func readNode(list []*resourcev1.ResourceSlice) *ofNode {
+	n := &ofNode{slices: list, where: map[claims.ID][]int{}}
+	devices := 0
+	for _, s := range list {
+		if devices += len(s.Spec.Devices); devices > maxDevices {
+			return nil
+		}
+		numas := claims.NUMAs(s)
+		n.numas = append(n.numas, numas)
+		for i, on := range numas {
+			if on != nil {
+				n.where[claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}] = on
+			}
+		}
+	}
+	if len(n.where) == 0 {
+		return nil
+	}
+	return n
+}
+
+// apart returns the first device that is on none of the NUMA nodes; false if there is none.
+func (n *ofNode) apart(devices []claims.ID, near []int) (claims.ID, bool) {
+	for _, id := range devices {
+		if on := n.where[id]; on != nil && !touches(on, near) {
+			return id, true
+		}
+	}
+	return claims.ID{}, false
+}
+
+func touches(on, near []int) bool {
+	return slices.ContainsFunc(on, func(numa int) bool { return slices.Contains(near, numa) })
+}
+
+// shown returns the slices that the wrapped plugin may choose from on a node: the devices on the given NUMA nodes come
+// first, and the others are left out if only is true. A device that takes from shared counters stays while it is
+// allocated, since what it takes would not be counted otherwise.
+func (c *cycle) shown(n *ofNode, near []int, only bool) []*resourcev1.ResourceSlice {
+	out := make([]*resourcev1.ResourceSlice, 0, len(n.slices)+len(c.rest.common))
+	for i, s := range n.slices {
+		out = append(out, c.arranged(s, n.numas[i], near, only))
+	}
+	for _, s := range n.slices {
+		out = append(out, c.rest.siblings(s, n)...)
+	}
+	return append(out, c.rest.common...)
+}
+
+// arranged returns a slice with the devices on the given NUMA nodes in front.
+func (c *cycle) arranged(s *resourcev1.ResourceSlice, numas [][]int, near []int, only bool) *resourcev1.ResourceSlice {
+	var first, last []resourcev1.Device
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		id := claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: d.Name}
+		switch {
+		case numas[i] == nil || touches(numas[i], near):
+			first = append(first, *d)
+		case !only || len(d.ConsumesCounters) > 0 && c.seen.has(id):
+			last = append(last, *d)
+		}
+	}
+	copied := *s
+	copied.Spec.Devices = append(first, last...)
+	return &copied
+}
+
+// siblings returns the slices of other nodes in the pool of a slice, if the node's own ones are not the whole pool. The
+// wrapped plugin counts them. It returns them for the first slice of the pool only.
+func (r *rest) siblings(s *resourcev1.ResourceSlice, n *ofNode) (out []*resourcev1.ResourceSlice) {
+	own := 0
+	for _, o := range n.slices {
+		if poolOf(o) == poolOf(s) {
+			if own == 0 && o != s {
+				return nil
+			}
+			own++
+		}
+	}
+	if all := r.pools[poolOf(s)]; len(all) > own {
+		for _, o := range all {
+			if o.Spec.NodeName != nil && *o.Spec.NodeName != "" && !slices.Contains(n.slices, o) {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// maxNUMAs bounds how many NUMA nodes are tried in all combinations.
+const maxNUMAs = 6
+
+// targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, all
+// combinations of the NUMA nodes that have devices, the smaller ones first. Of equally large ones, those with fewer
+// free devices come first, so that large claims find room elsewhere.
+func (c *cycle) targets(n *ofNode, near []int) [][]int {
+	if len(near) > 0 {
+		return [][]int{near}
+	}
+	free := map[int]int{}
+	for id, on := range n.where {
+		for _, numa := range on {
+			free[numa] += 0
+			if !c.seen.has(id) {
+				free[numa]++
+			}
+		}
+	}
+	var all []int
+	for numa := range free {
+		all = append(all, numa)
+	}
+	slices.SortFunc(all, func(a, b int) int { return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b)) })
+	var out [][]int
+	if len(all) > maxNUMAs {
+		for _, numa := range all {
+			out = append(out, []int{numa})
+		}
+		return out
+	}
+	for set := range uint(1) << len(all) {
+		if size := bits.OnesCount(set); size == 0 || size == len(all) {
+			continue
+		}
+		var one []int
+		for i, numa := range all {
+			if set&(1<<i) != 0 {
+				one = append(one, numa)
+			}
+		}
+		out = append(out, one)
+	}
+	slices.SortStableFunc(out, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+	return out
+}

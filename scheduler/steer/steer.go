@@ -1,0 +1,134 @@
+// Package steer makes kube-scheduler's own plugin for claims (DynamicResources) choose devices beside the CPUs and the
+// memory that the kubelet will give to the pod.
+//
+// The kubelet gives dynamic resource allocation no hints, so only a scheduler can bring both together. The package
+// wraps the plugin of the release that it is built for. It runs the plugin on copies of a node's slices that lack the
+// devices on other NUMA nodes, and keeps what the plugin allocates.
+//
+// Invariant: every allocation is one that kube-scheduler's plugin has computed from the pod's claims, and that these
+// claims allow. The package removes devices from the choice, and reorders them; it changes no claim, class, taint,
+// counter or capacity. A device without a known NUMA node neither helps nor hinders. Where nothing is known about
+// devices, or about the pod's CPUs and memory, the wrapped plugin decides alone.
+package steer
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	upstream "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// Name is the name of the plugin in profiles. A profile that enables it has to disable DynamicResources.
+const Name = config.TenonClaims
+
+// Near is where a pod's exclusive CPUs and pinned memory are on a node.
+type Near struct {
+	// NUMAs are the kernel's ids of the NUMA nodes; empty if the pod holds neither.
+	NUMAs []int
+	// Must is true if devices may be on no other NUMA node.
+	Must bool
+	// Unknown is true if nothing can be said about the pod on this node, or if the profile ignores where devices are.
+	Unknown bool
+}
+
+// Places knows where the pods of a profile are and will be.
+type Places interface {
+	// Predicted returns where a pod would be on a node in its scheduling cycle.
+	Predicted(cs fwk.CycleState, node string) Near
+	// Reserved returns where a pod will be on the node that was reserved for it.
+	Reserved(cs fwk.CycleState, node string) Near
+	// Undone is called if a pod must be tried again because other pods changed where it will be.
+	Undone(pod *v1.Pod)
+}
+
+// Plugin is DynamicResources with a choice of devices by NUMA node. What it does not define itself is what the wrapped
+// plugin does.
+type Plugin struct {
+	*dynamicresources.DynamicResources
+	places Places
+	dra    *recorder
+	trial  *trial
+	index  index
+}
+
+var (
+	_ fwk.PreFilterPlugin   = (*Plugin)(nil)
+	_ fwk.FilterPlugin      = (*Plugin)(nil)
+	_ fwk.ReservePlugin     = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions = (*Plugin)(nil)
+)
+
+// New makes the plugin of a profile. args are arguments of DynamicResources, or nil for its defaults. New returns an
+// error if the arguments are invalid.
+func New(ctx context.Context, args runtime.Object, h fwk.Handle, places Places) (*Plugin, error) {
+	args, err := decode(args)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plugin{places: places}
+	if h.SharedDRAManager() == nil { // dynamic resource allocation is off
+		p.DynamicResources, err = wrapped(ctx, args, h)
+		return p, err
+	}
+	p.dra = &recorder{SharedDRAManager: h.SharedDRAManager()}
+	if p.DynamicResources, err = wrapped(ctx, args, handle{h, p.dra, fwk.ProfileName(h)}); err != nil {
+		return nil, err
+	}
+	p.trial = &trial{dra: &snapshot{SharedDRAManager: h.SharedDRAManager()}}
+	p.trial.plugin, err = wrapped(ctx, args, handle{h, p.trial.dra, fwk.ProfileName(h) + "/" + Name})
+	return p, err
+}
+
+// Name returns the plugin's name.
+func (p *Plugin) Name() string { return Name }
+
+// decode returns the arguments of DynamicResources in the type that it expects.
+func decode(args runtime.Object) (runtime.Object, error) {
+	raw := []byte("{}")
+	switch a := args.(type) {
+	case nil:
+	case *runtime.Unknown:
+		raw = a.Raw
+	default:
+		return args, nil
+	}
+	kind := upstreamArgs
+	out, _, err := scheme.Codecs.UniversalDecoder().Decode(raw, &kind, nil)
+	if err != nil {
+		return nil, fmt.Errorf("decode arguments of %s, which are those of %s: %w", Name, names.DynamicResources, err)
+	}
+	return out, nil
+}
+
+// wrapped makes a plugin DynamicResources with a handle.
+func wrapped(ctx context.Context, args runtime.Object, h fwk.Handle) (*dynamicresources.DynamicResources, error) {
+	made, err := plugins.NewInTreeRegistry()[names.DynamicResources](ctx, args, h)
+	if err != nil {
+		return nil, fmt.Errorf("make plugin %s: %w", names.DynamicResources, err)
+	}
+	p, ok := made.(*dynamicresources.DynamicResources)
+	if !ok {
+		return nil, fmt.Errorf("make plugin %s: unexpected type %T", names.DynamicResources, made)
+	}
+	return p, nil
+}
+
+// handle gives a wrapped plugin another manager of claims. profile is the part of the names of the plugin's indexes
+// that differs between the plugins of a scheduler.
+type handle struct {
+	fwk.Handle
+	dra     upstream.SharedDRAManager
+	profile string
+}
+
+func (h handle) SharedDRAManager() upstream.SharedDRAManager { return h.dra }
+func (h handle) ProfileName() string                         { return h.profile }
