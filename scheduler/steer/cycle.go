@@ -19,8 +19,8 @@ type cycle struct {
 	rest  *rest
 	// held are the devices of claims that were allocated before.
 	held []claims.ID
-	// fixed is true if a request must have all devices that match, or has admin access. Then no device is removed.
-	fixed bool
+	// all is true if a request asks for all devices that match; admin, if one has admin access.
+	all, admin bool
 	// open is true if there is something to allocate.
 	open bool
 
@@ -70,7 +70,7 @@ func (c *cycle) choice(node string) (a *attempt, apart, anyApart bool) {
 // attempt is an allocation for one node.
 type attempt struct {
 	state   *view
-	devices []claims.ID
+	devices []claims.ID // if it was looked at
 }
 
 // view is the state of a cycle in which a wrapped plugin has data of its own.
@@ -104,22 +104,30 @@ func (c *cycle) readClaims(pod *v1.Pod, all upstream.ResourceClaimTracker) {
 		case claim.Status.Allocation != nil:
 			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
 		default:
-			c.fixed = c.fixed || fixed(claim)
+			c.all, c.admin = c.all || asksForAll(claim), c.admin || hasAdminAccess(claim)
 		}
 	}
 }
 
-// fixed reports whether a request of a claim must have all devices that match, or has admin access.
-func fixed(claim *resourcev1.ResourceClaim) bool {
+// asksForAll reports whether a request of a claim asks for all devices that match.
+func asksForAll(claim *resourcev1.ResourceClaim) bool {
 	for _, r := range claim.Spec.Devices.Requests {
-		if e := r.Exactly; e != nil &&
-			(e.AllocationMode == resourcev1.DeviceAllocationModeAll || e.AdminAccess != nil && *e.AdminAccess) {
+		if r.Exactly != nil && r.Exactly.AllocationMode == resourcev1.DeviceAllocationModeAll {
 			return true
 		}
 		for _, s := range r.FirstAvailable {
 			if s.AllocationMode == resourcev1.DeviceAllocationModeAll {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+func hasAdminAccess(claim *resourcev1.ResourceClaim) bool {
+	for _, r := range claim.Spec.Devices.Requests {
+		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
+			return true
 		}
 	}
 	return false

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -30,7 +30,7 @@ func (p *Plugin) PreFilter(
 	}
 	c := &cycle{seen: p.dra.take(), chosen: map[string]*attempt{}, apart: map[string]bool{}}
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
-	c.open = c.seen.allocated
+	c.open = c.seen.open
 	if !c.open {
 		// Nothing is to be allocated, so the wrapped plugin read no slices.
 		all, err := p.dra.SharedDRAManager.ResourceSlices().ListWithDeviceTaintRules()
@@ -94,8 +94,7 @@ func (p *Plugin) filterNear(
 	}
 	var a *attempt
 	if c.open && apart && len(near.NUMAs) > 0 {
-		shown := c.shown(c.nodes[name], near.NUMAs, false)
-		a, _ = p.trial.run(ctx, cs, pod, info, &c.seen, shown)
+		a, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs), false)
 	}
 	c.choose(name, a, apart)
 	return nil
@@ -119,7 +118,11 @@ func (p *Plugin) allocateNear(
 ) (a *attempt, tried bool) {
 	n := c.nodes[info.Node().Name]
 	for _, target := range c.targets(n, near.NUMAs) {
-		a, failed := p.trial.run(ctx, cs, pod, info, &c.seen, c.shown(n, target, !c.fixed))
+		o, sure := c.confined(n, target)
+		if !sure {
+			o = c.ordered(n, target)
+		}
+		a, failed := p.trial.run(ctx, cs, pod, info, c.seen.state, o, !sure || c.admin)
 		if failed {
 			return nil, false
 		}
@@ -141,22 +144,27 @@ type trial struct {
 	dra    *snapshot
 }
 
-// run allocates the claims of a pod on a node from the given slices. It returns nil if that is not possible; failed is
-// true if the plugin met an error, for example because an expression of a claim takes too long.
+// run allocates the claims of a pod on a node from an offer. It returns nil if that is not possible; failed is
+// true if the plugin met an error, for example because an expression of a claim takes too long. The result has the
+// devices if look is true.
 func (t *trial) run(
 	ctx context.Context,
 	cs fwk.CycleState,
 	pod *v1.Pod,
 	info fwk.NodeInfo,
-	s *seen,
-	shown []*resourcev1.ResourceSlice,
+	shared *structured.AllocatedState,
+	o offer,
+	look bool,
 ) (a *attempt, failed bool) {
 	v := newView(cs)
-	if status := t.prepare(ctx, v, pod, info, s, shown); !status.IsSuccess() {
+	if status := t.prepare(ctx, v, pod, info, shared, o); !status.IsSuccess() {
 		return nil, true
 	}
 	if status := t.plugin.Filter(ctx, v, pod, info); !status.IsSuccess() {
 		return nil, status.Code() == fwk.Error
+	}
+	if !look {
+		return &attempt{state: v}, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,12 +180,13 @@ func (t *trial) prepare(
 	v *view,
 	pod *v1.Pod,
 	info fwk.NodeInfo,
-	s *seen,
-	shown []*resourcev1.ResourceSlice,
+	shared *structured.AllocatedState,
+	o offer,
 ) *fwk.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dra.seen, t.dra.slices = s, shown
+	t.dra.show(&o, shared)
+	defer t.dra.show(nil, nil)
 	_, status := t.plugin.PreFilter(ctx, v, pod, []fwk.NodeInfo{info})
 	return status
 }

@@ -16,19 +16,18 @@ import (
 
 // seen is what one PreFilter of the wrapped plugin has read about the cluster's devices. It never changes.
 type seen struct {
-	slices    []*resourcev1.ResourceSlice
-	devices   sets.Set[structured.DeviceID] // allocated ones; nil if state was read
-	state     *structured.AllocatedState
-	allocated bool // devices or state was read
+	slices  []*resourcev1.ResourceSlice
+	devices sets.Set[structured.DeviceID] // allocated ones; nil if state was read
+	state   *structured.AllocatedState
+	open    bool // devices or state was read, because there is something to allocate
 }
 
-// has reports whether a claim holds a device.
-func (s *seen) has(id claims.ID) bool {
-	all := s.devices
+// allocated returns the devices that claims hold alone.
+func (s *seen) allocated() sets.Set[structured.DeviceID] {
 	if s.state != nil {
-		all = s.state.AllocatedDevices
+		return s.state.AllocatedDevices
 	}
-	return all.Has(structured.MakeDeviceID(id.Driver, id.Pool, id.Name))
+	return s.devices
 }
 
 // recorder is kube-scheduler's manager. It keeps what the wrapped plugin reads in PreFilter, and which devices it
@@ -75,7 +74,7 @@ func (c recordedClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID]
 	out, err := c.ResourceClaimTracker.ListAllAllocatedDevices()
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.seen.devices, c.r.seen.allocated = out, err == nil
+	c.r.seen.devices, c.r.seen.open = out, err == nil
 	return out, err
 }
 
@@ -83,7 +82,7 @@ func (c recordedClaims) GatherAllocatedState() (*structured.AllocatedState, erro
 	out, err := c.ResourceClaimTracker.GatherAllocatedState()
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.seen.state, c.r.seen.allocated = out, err == nil
+	c.r.seen.state, c.r.seen.open = out, err == nil
 	return out, err
 }
 
@@ -107,19 +106,37 @@ func (l recordedSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice,
 	return out, err
 }
 
-// snapshot is a manager that shows given slices and allocated devices, and keeps what is signaled to itself.
+// snapshot is a manager that shows an offer, and keeps what is signaled to itself.
 type snapshot struct {
 	upstream.SharedDRAManager
-	seen    *seen
-	slices  []*resourcev1.ResourceSlice
 	signals []claims.ID
+
+	mu sync.Mutex
+	// offer is what PreFilter sees; nil outside of it, when the manager shows what there is.
+	offer *offer
+	state *structured.AllocatedState // with what claims share; nil if they share nothing
+}
+
+// show sets the offer.
+func (s *snapshot) show(o *offer, state *structured.AllocatedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offer, s.state = o, state
+}
+
+func (s *snapshot) shown() (*offer, *structured.AllocatedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offer, s.state
 }
 
 func (s *snapshot) ResourceClaims() upstream.ResourceClaimTracker {
 	return snapshotClaims{s.SharedDRAManager.ResourceClaims(), s}
 }
 
-func (s *snapshot) ResourceSlices() upstream.ResourceSliceLister { return snapshotSlices{s} }
+func (s *snapshot) ResourceSlices() upstream.ResourceSliceLister {
+	return snapshotSlices{s.SharedDRAManager.ResourceSlices(), s}
+}
 
 type snapshotClaims struct {
 	upstream.ResourceClaimTracker
@@ -127,11 +144,20 @@ type snapshotClaims struct {
 }
 
 func (c snapshotClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
-	return c.s.seen.devices, nil
+	if o, _ := c.s.shown(); o != nil {
+		return o.devices, nil
+	}
+	return c.ResourceClaimTracker.ListAllAllocatedDevices()
 }
 
 func (c snapshotClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
-	return c.s.seen.state, nil
+	o, state := c.s.shown()
+	if o == nil {
+		return c.ResourceClaimTracker.GatherAllocatedState()
+	}
+	out := *state
+	out.AllocatedDevices = o.devices
+	return &out, nil
 }
 
 func (c snapshotClaims) SignalClaimPendingAllocation(_ types.UID, claim *resourcev1.ResourceClaim) error {
@@ -139,10 +165,16 @@ func (c snapshotClaims) SignalClaimPendingAllocation(_ types.UID, claim *resourc
 	return nil
 }
 
-type snapshotSlices struct{ s *snapshot }
+type snapshotSlices struct {
+	upstream.ResourceSliceLister
+	s *snapshot
+}
 
 func (l snapshotSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
-	return l.s.slices, nil
+	if o, _ := l.s.shown(); o != nil {
+		return o.slices, nil
+	}
+	return l.ResourceSliceLister.ListWithDeviceTaintRules()
 }
 
 // devicesOf returns the devices of an allocation that only one claim may hold.

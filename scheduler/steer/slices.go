@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
 )
@@ -32,6 +34,7 @@ type ofNode struct {
 	slices []*resourcev1.ResourceSlice
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
+	ids   [][]structured.DeviceID
 	// where has the NUMA nodes of each located device.
 	where map[claims.ID][]int
 }
@@ -76,7 +79,7 @@ func readNode(list []*resourcev1.ResourceSlice) *ofNode {
 			return nil
 		}
 		numas := claims.NUMAs(s)
-		n.numas = append(n.numas, numas)
+		n.numas, n.ids = append(n.numas, numas), append(n.ids, idsOf(s))
 		for i, on := range numas {
 			if on != nil {
 				n.where[claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}] = on
@@ -103,36 +106,100 @@ func touches(on, near []int) bool {
 	return slices.ContainsFunc(on, func(numa int) bool { return slices.Contains(near, numa) })
 }
 
-// shown returns the slices that the wrapped plugin may choose from on a node: the devices on the given NUMA nodes come
-// first, and the others are left out if only is true. A device that takes from shared counters stays while it is
-// allocated, since what it takes would not be counted otherwise.
-func (c *cycle) shown(n *ofNode, near []int, only bool) []*resourcev1.ResourceSlice {
-	out := make([]*resourcev1.ResourceSlice, 0, len(n.slices)+len(c.rest.common))
-	for i, s := range n.slices {
-		out = append(out, c.arranged(s, n.numas[i], near, only))
-	}
-	for _, s := range n.slices {
-		out = append(out, c.rest.siblings(s, n)...)
-	}
-	return append(out, c.rest.common...)
+// offer is what the wrapped plugin sees of the devices that a node can use.
+type offer struct {
+	slices  []*resourcev1.ResourceSlice
+	devices sets.Set[structured.DeviceID] // allocated ones, or others that it must not choose
 }
 
-// arranged returns a slice with the devices on the given NUMA nodes in front.
-func (c *cycle) arranged(s *resourcev1.ResourceSlice, numas [][]int, near []int, only bool) *resourcev1.ResourceSlice {
-	var first, last []resourcev1.Device
+// ordered returns what a node has, with the devices on the given NUMA nodes first.
+func (c *cycle) ordered(n *ofNode, near []int) offer {
+	out := c.blank(n)
+	for i, s := range n.slices {
+		var first, last []resourcev1.Device
+		for k, d := range s.Spec.Devices {
+			if on := n.numas[i][k]; on == nil || touches(on, near) {
+				first = append(first, d)
+			} else {
+				last = append(last, d)
+			}
+		}
+		out.add(s, append(first, last...))
+	}
+	return out
+}
+
+// confined returns what a node has on the given NUMA nodes, and its devices at unknown places. Other devices count as
+// allocated, so a request for all devices that match them fails. A device that several claims can share, or that takes
+// from shared counters, is left out instead, except where it takes from counters already. ok is false if a request for
+// all devices must not miss such a device.
+func (c *cycle) confined(n *ofNode, near []int) (out offer, ok bool) {
+	out = c.blank(n)
+	for i, s := range n.slices {
+		devices := s.Spec.Devices
+		for k := range s.Spec.Devices {
+			d, on := &s.Spec.Devices[k], n.numas[i][k]
+			if on == nil || touches(on, near) {
+				continue
+			}
+			switch shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations; {
+			case !shared && len(d.ConsumesCounters) == 0:
+				out.devices.Insert(n.ids[i][k])
+			case c.all:
+				return offer{}, false
+			case shared || !out.devices.Has(n.ids[i][k]):
+				devices = without(devices, d.Name)
+			}
+		}
+		out.add(s, devices)
+	}
+	return out, true
+}
+
+func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
+	out := make([]structured.DeviceID, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		id := claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: d.Name}
-		switch {
-		case numas[i] == nil || touches(numas[i], near):
-			first = append(first, *d)
-		case !only || len(d.ConsumesCounters) > 0 && c.seen.has(id):
-			last = append(last, *d)
+		out[i] = structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)
+	}
+	return out
+}
+
+func without(devices []resourcev1.Device, name string) (out []resourcev1.Device) {
+	for _, d := range devices {
+		if d.Name != name {
+			out = append(out, d)
 		}
 	}
+	return out
+}
+
+// blank returns an offer with the slices that the node shares with others, and with the allocated devices of all its
+// slices.
+func (c *cycle) blank(n *ofNode) offer {
+	out := offer{slices: slices.Clone(c.rest.common), devices: sets.New[structured.DeviceID]()}
+	for _, s := range n.slices {
+		out.slices = append(out.slices, c.rest.siblings(s, n)...)
+	}
+	ids := slices.Clip(n.ids)
+	for _, s := range out.slices {
+		ids = append(ids, idsOf(s))
+	}
+	allocated := c.seen.allocated()
+	for _, list := range ids {
+		for _, id := range list {
+			if allocated.Has(id) {
+				out.devices.Insert(id)
+			}
+		}
+	}
+	return out
+}
+
+// add adds a slice with other devices.
+func (o *offer) add(s *resourcev1.ResourceSlice, devices []resourcev1.Device) {
 	copied := *s
-	copied.Spec.Devices = append(first, last...)
-	return &copied
+	copied.Spec.Devices = devices
+	o.slices = append(o.slices, &copied)
 }
 
 // siblings returns the slices of other nodes in the pool of a slice, if the node's own ones are not the whole pool. The
@@ -171,7 +238,7 @@ func (c *cycle) targets(n *ofNode, near []int) [][]int {
 	for id, on := range n.where {
 		for _, numa := range on {
 			free[numa] += 0
-			if !c.seen.has(id) {
+			if !c.seen.allocated().Has(structured.MakeDeviceID(id.Driver, id.Pool, id.Name)) {
 				free[numa]++
 			}
 		}

@@ -1,0 +1,210 @@
+package steer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/dynamic-resource-allocation/structured"
+	upstream "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/steer"
+)
+
+// cluster holds the claims, classes and slices of one node, as kube-scheduler's manager of claims would have them. The
+// plugins that run on it are kube-scheduler's own ones.
+type cluster struct {
+	slices  []*resourcev1.ResourceSlice
+	classes map[string]*resourcev1.DeviceClass
+	claims  map[string]*resourcev1.ResourceClaim
+	taken   sets.Set[structured.DeviceID]
+	pending map[types.UID]*resourcev1.AllocationResult
+	// extended is the resource that a class serves.
+	extended map[v1.ResourceName]string
+}
+
+func (c *cluster) ResourceClaims() upstream.ResourceClaimTracker                { return tracker{c} }
+func (c *cluster) ResourceSlices() upstream.ResourceSliceLister                 { return lister{c} }
+func (c *cluster) DeviceClasses() upstream.DeviceClassLister                    { return classes{c} }
+func (c *cluster) DeviceClassResolver() upstream.DeviceClassResolver            { return classes{c} }
+func (l lister) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) { return l.slices, nil }
+
+type lister struct{ *cluster }
+
+type classes struct{ *cluster }
+
+func (c classes) List() (out []*resourcev1.DeviceClass, _ error) {
+	for _, class := range c.classes {
+		out = append(out, class)
+	}
+	return out, nil
+}
+
+func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := c.classes[name]; class != nil {
+		return class, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "deviceclasses"}, name)
+}
+
+func (c classes) GetDeviceClass(r v1.ResourceName) *resourcev1.DeviceClass {
+	return c.classes[c.extended[r]]
+}
+
+type tracker struct{ *cluster }
+
+func (t tracker) List() (out []*resourcev1.ResourceClaim, _ error) {
+	for _, c := range t.claims {
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+func (t tracker) Get(_, name string) (*resourcev1.ResourceClaim, error) {
+	if c := t.claims[name]; c != nil {
+		return c, nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "resourceclaims"}, name)
+}
+
+func (t tracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
+	return t.taken, nil
+}
+
+func (t tracker) GatherAllocatedState() (*structured.AllocatedState, error) {
+	return &structured.AllocatedState{AllocatedDevices: t.taken,
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity:       structured.NewConsumedCapacityCollection()}, nil
+}
+
+func (t tracker) SignalClaimPendingAllocation(uid types.UID, c *resourcev1.ResourceClaim) error {
+	t.pending[uid] = c.Status.Allocation
+	return nil
+}
+
+func (t tracker) GetPendingAllocation(uid types.UID) *resourcev1.AllocationResult {
+	return t.pending[uid]
+}
+
+func (t tracker) MaybeRemoveClaimPendingAllocation(uid types.UID, _ bool) bool {
+	_, had := t.pending[uid]
+	delete(t.pending, uid)
+	return had
+}
+
+func (t tracker) AssumeClaimAfterAPICall(*resourcev1.ResourceClaim) error { return nil }
+func (t tracker) AssumedClaimRestore(_, _ string)                         {}
+
+// handle is what the plugins need of kube-scheduler.
+type handle struct {
+	fwk.Handle
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	dra       upstream.SharedDRAManager
+}
+
+func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
+func (h handle) SharedDRAManager() upstream.SharedDRAManager            { return h.dra }
+func (h handle) ProfileName() string                                    { return "default-scheduler" }
+
+// bench is a plugin on a cluster that a test changes between pods.
+type bench struct {
+	*cluster
+	plugin *steer.Plugin
+	near   steer.Near
+	// moved, if not nil, is where the pod is once its CPUs are reserved.
+	moved  *steer.Near
+	undone int
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	client := fake.NewClientset()
+	b := &bench{cluster: &cluster{}}
+	h := handle{client: client, informers: informers.NewSharedInformerFactory(client, 0), dra: b}
+	var err error
+	if b.plugin, err = steer.New(context.Background(), nil, h, b); err != nil {
+		t.Fatal(err)
+	}
+	b.clear()
+	return b
+}
+
+// clear removes everything from the cluster.
+func (b *bench) clear() {
+	*b.cluster = cluster{classes: map[string]*resourcev1.DeviceClass{}, claims: map[string]*resourcev1.ResourceClaim{},
+		taken: sets.New[structured.DeviceID](), pending: map[types.UID]*resourcev1.AllocationResult{},
+		extended: map[v1.ResourceName]string{}}
+	b.moved = nil
+}
+
+func (b *bench) Predicted(fwk.CycleState, string) steer.Near { return b.near }
+func (b *bench) Undone(*v1.Pod)                              { b.undone++ }
+
+func (b *bench) Reserved(fwk.CycleState, string) steer.Near {
+	if b.moved != nil {
+		return *b.moved
+	}
+	return b.near
+}
+
+// claim adds a claim, and lets a pod use it.
+func (b *bench) claim(pod *v1.Pod, spec resourcev1.DeviceClaim) {
+	name := fmt.Sprintf("claim-%d", len(b.claims))
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	c.Spec.Devices = spec
+	b.claims[name] = c
+	pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, v1.PodResourceClaim{Name: name, ResourceClaimName: &name})
+}
+
+// outcome is what the plugin did with a pod on the node.
+type outcome struct {
+	devices []string // driver/pool/device, ascending
+	why     string   // why it was refused
+}
+
+// schedule runs a pod through the plugin's extension points. The pod gets no devices if a point refuses it.
+func (b *bench) schedule(ctx context.Context, t testing.TB, pod *v1.Pod) outcome {
+	t.Helper()
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	info, cs := framework.NewNodeInfo(), framework.NewCycleState()
+	info.SetNode(node)
+	if _, status := b.plugin.PreFilter(ctx, cs, pod, []fwk.NodeInfo{info}); !status.IsSuccess() {
+		return outcome{why: status.Message()}
+	}
+	if status := b.plugin.Filter(ctx, cs, pod, info); !status.IsSuccess() {
+		if status.Code() == fwk.Error {
+			t.Fatalf("Filter fails: %v", status.AsError())
+		}
+		return outcome{why: status.Message()}
+	}
+	if status := b.plugin.Reserve(ctx, cs, pod, "node"); !status.IsSuccess() {
+		if status.Code() == fwk.Error {
+			t.Fatalf("Reserve fails: %v", status.AsError())
+		}
+		b.plugin.Unreserve(ctx, cs, pod, "node")
+		return outcome{why: status.Message()}
+	}
+	var out outcome
+	for _, a := range b.pending {
+		for _, r := range a.Devices.Results {
+			out.devices = append(out.devices, r.Driver+"/"+r.Pool+"/"+r.Device)
+		}
+	}
+	slices.Sort(out.devices)
+	return out
+}

@@ -1,0 +1,222 @@
+package steer_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/tenon-numa/tenon/scheduler/steer"
+)
+
+const gpuDriver = "gpu.example.com"
+
+// gpus adds a class, and a slice of the node with devices on these NUMA nodes.
+func (b *bench) gpus(numas ...int64) []resourcev1.Device {
+	b.classes["gpu"] = &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}}
+	s.Spec = resourcev1.ResourceSliceSpec{Driver: gpuDriver, NodeName: new("node"),
+		Pool: resourcev1.ResourcePool{Name: "node", Generation: 1, ResourceSliceCount: 1}}
+	for i, numa := range numas {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: "gpu-" + string(rune('0'+i)),
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"resource.kubernetes.io/numaNode": {IntValue: &numa}}})
+	}
+	b.slices = append(b.slices, s)
+	return s.Spec.Devices
+}
+
+func podNamed(name string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "pod"}}
+}
+
+func counted(n int64) resourcev1.DeviceClaim {
+	return resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: n}}}}
+}
+
+func gpuNames(ids ...string) (out []string) {
+	for _, id := range ids {
+		out = append(out, gpuDriver+"/node/gpu-"+id)
+	}
+	return out
+}
+
+// gets fails the test unless a pod gets these devices.
+func (b *bench) gets(t *testing.T, pod *v1.Pod, ids ...string) {
+	t.Helper()
+	if got := b.schedule(t.Context(), t, pod); !slices.Equal(got.devices, gpuNames(ids...)) {
+		t.Errorf("pod %s got %v (%s), want %v", pod.Name, got.devices, got.why, gpuNames(ids...))
+	}
+}
+
+// isRefused fails the test unless a pod is refused with this reason.
+func (b *bench) isRefused(t *testing.T, pod *v1.Pod, why string) {
+	t.Helper()
+	if got := b.schedule(t.Context(), t, pod); !strings.Contains(got.why, why) || len(got.devices) > 0 {
+		t.Errorf("pod %s got %v (%s), want to be refused: %s", pod.Name, got.devices, got.why, why)
+	}
+}
+
+// An extended resource that DRA serves has no claim before the pod is bound. Its devices are chosen like others.
+func TestExtendedResourcesThatDRAServes(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 0, 1, 1)
+	b.classes["gpu"].Spec.ExtendedResourceName = new("example.com/gpu")
+	b.extended["example.com/gpu"] = "gpu"
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	wants := func(name, n string) *v1.Pod {
+		pod := podNamed(name)
+		list := v1.ResourceList{"example.com/gpu": resource.MustParse(n)}
+		pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}
+		return pod
+	}
+	b.gets(t, wants("two", "2"), "2", "3")
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	b.isRefused(t, wants("three", "3"), "the pod's claims get no devices on NUMA node 1")
+	b.isRefused(t, wants("five", "5"), "cannot allocate all claims")
+}
+
+// A claim that was allocated before lies where it lies.
+func TestAClaimThatOtherPodsUse(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	held := func(device string) *v1.Pod {
+		pod := podNamed("shares-" + device)
+		b.claim(pod, counted(1))
+		c := b.claims[*pod.Spec.ResourceClaims[0].ResourceClaimName]
+		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{
+				{Request: "r", Driver: gpuDriver, Pool: "node", Device: device}}}}
+		return pod
+	}
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	b.gets(t, held("gpu-1"))
+	b.isRefused(t, held("gpu-0"), "the pod's claims get no devices on NUMA node 1")
+	b.near.Must = false
+	b.gets(t, held("gpu-0"))
+}
+
+// Between Filter and Reserve, other pods may take the CPUs beside the devices.
+func TestOtherPodsComeFirst(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	b.near, b.moved = steer.Near{NUMAs: []int{1}, Must: true}, &steer.Near{NUMAs: []int{0}, Must: true}
+	pod := podNamed("late")
+	b.claim(pod, counted(1))
+	b.isRefused(t, pod, "device gpu.example.com/node/gpu-1 is on NUMA node 1, and the pod's CPUs and memory "+
+		"will be on NUMA node 0, since other pods came first")
+	if len(b.pending) > 0 || b.undone != 1 {
+		t.Errorf("%d allocations are pending, and %d pods are tried again; want 0 and 1", len(b.pending), b.undone)
+	}
+	b.moved = nil
+	b.gets(t, pod, "1")
+}
+
+// A device without NUMA node neither helps nor hinders; a pod about which nothing is known gets what kube-scheduler's
+// plugin chooses.
+func TestWhatIsNotKnown(t *testing.T) {
+	b := newBench(t)
+	devices := b.gpus(0, 1, 1)
+	devices[0].Attributes = nil
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("two")
+	b.claim(pod, counted(2))
+	b.gets(t, pod, "0", "1")
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	b.near = steer.Near{Unknown: true, NUMAs: []int{7}, Must: true}
+	b.gets(t, pod, "0", "1")
+}
+
+// A partition takes from counters of its device, and the partitions on other NUMA nodes stay out of reach without
+// their counters being forgotten.
+func TestPartitions(t *testing.T) {
+	b := newBench(t)
+	devices := b.gpus(0, 0, 1, 1)
+	b.slices[0].Spec.Pool.ResourceSliceCount = 2
+	for i := range devices {
+		set := []string{"card-0", "card-0", "card-1", "card-1"}[i]
+		devices[i].ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: set,
+			Counters: map[string]resourcev1.Counter{"memory": {Value: resource.MustParse("40Gi")}}}}
+	}
+	counters := b.slices[0].DeepCopy()
+	counters.Name, counters.Spec.Devices = "counters", nil
+	for _, set := range []string{"card-0", "card-1"} {
+		counters.Spec.SharedCounters = append(counters.Spec.SharedCounters, resourcev1.CounterSet{Name: set,
+			Counters: map[string]resourcev1.Counter{"memory": {Value: resource.MustParse("60Gi")}}})
+	}
+	b.slices = append(b.slices, counters)
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("one")
+	b.claim(pod, counted(1))
+	b.gets(t, pod, "2")
+	// The card has 20Gi left, too few for the other partition.
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	b.taken.Insert(structured.MakeDeviceID(gpuDriver, "node", "gpu-2"))
+	b.isRefused(t, pod, "the pod's claims get no devices on NUMA node 1")
+	b.near.NUMAs = []int{0}
+	b.gets(t, pod, "0")
+}
+
+// A request with admin access gets devices that other claims hold.
+func TestAdminAccess(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	for _, name := range []string{"gpu-0", "gpu-1"} {
+		b.taken.Insert(structured.MakeDeviceID(gpuDriver, "node", name))
+	}
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("monitor")
+	spec := counted(0)
+	spec.Requests[0].Exactly.AllocationMode = resourcev1.DeviceAllocationModeAll
+	spec.Requests[0].Exactly.AdminAccess = new(true)
+	b.claim(pod, spec)
+	b.gets(t, pod, "0", "1")
+}
+
+// Devices that several claims share are near as well.
+func TestSharedDevices(t *testing.T) {
+	b := newBench(t)
+	for i := range b.gpus(0, 1) {
+		b.slices[0].Spec.Devices[i].AllowMultipleAllocations = new(true)
+	}
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("part")
+	b.claim(pod, counted(1))
+	b.gets(t, pod, "1")
+	all := podNamed("all")
+	spec := counted(0)
+	spec.Requests[0].Exactly.AllocationMode = resourcev1.DeviceAllocationModeAll
+	b.claim(all, spec)
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	b.isRefused(t, all, "the pod's claims get no devices on NUMA node 1")
+}
+
+// A hostile node publishes devices without end, or what is no number. It is left to kube-scheduler's plugin.
+func TestHostileSlices(t *testing.T) {
+	b := newBench(t)
+	devices := b.gpus(0, 1)
+	devices[0].Attributes["resource.kubernetes.io/numaNode"] = resourcev1.DeviceAttribute{StringValue: new("99999999999")}
+	devices[1].Attributes["resource.kubernetes.io/numaNode"] = resourcev1.DeviceAttribute{IntValue: new(int64(-5))}
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("one")
+	b.claim(pod, counted(1))
+	b.gets(t, pod, "0")
+	b.clear()
+	numas := make([]int64, 10_000)
+	many := b.gpus(numas...)
+	for i := range many {
+		many[i].Name = "gpu-" + strings.Repeat("x", i%50) + string(rune('a'+i%26)) + strings.Repeat("y", i/1300)
+	}
+	pod = podNamed("one")
+	b.claim(pod, counted(1))
+	if got := b.schedule(t.Context(), t, pod); got.why == "" && len(got.devices) != 1 {
+		t.Errorf("the pod got %v", got.devices)
+	}
+}
