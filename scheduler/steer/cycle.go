@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	upstream "k8s.io/kube-scheduler/framework"
 
@@ -19,8 +18,6 @@ type cycle struct {
 	rest  *rest
 	// held are the devices of claims that were allocated before.
 	held []claims.ID
-	// all is true if a request asks for all devices that match; admin, if one has admin access.
-	all, admin bool
 	// open is true if there is something to allocate.
 	open bool
 
@@ -69,8 +66,7 @@ func (c *cycle) choice(node string) (a *attempt, apart, anyApart bool) {
 
 // attempt is an allocation for one node.
 type attempt struct {
-	state   *view
-	devices []claims.ID // if it was looked at
+	state *view
 }
 
 // view is the state of a cycle in which a wrapped plugin has data of its own.
@@ -103,32 +99,6 @@ func (c *cycle) readClaims(pod *v1.Pod, all upstream.ResourceClaimTracker) {
 		case err != nil:
 		case claim.Status.Allocation != nil:
 			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
-		default:
-			c.all, c.admin = c.all || asksForAll(claim), c.admin || hasAdminAccess(claim)
 		}
 	}
-}
-
-// asksForAll reports whether a request of a claim asks for all devices that match.
-func asksForAll(claim *resourcev1.ResourceClaim) bool {
-	for _, r := range claim.Spec.Devices.Requests {
-		if r.Exactly != nil && r.Exactly.AllocationMode == resourcev1.DeviceAllocationModeAll {
-			return true
-		}
-		for _, s := range r.FirstAvailable {
-			if s.AllocationMode == resourcev1.DeviceAllocationModeAll {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func hasAdminAccess(claim *resourcev1.ResourceClaim) bool {
-	for _, r := range claim.Spec.Devices.Requests {
-		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
-			return true
-		}
-	}
-	return false
 }

@@ -94,7 +94,7 @@ func (p *Plugin) filterNear(
 	}
 	var a *attempt
 	if c.open && apart && len(near.NUMAs) > 0 {
-		a, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs), false)
+		a, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs))
 	}
 	c.choose(name, a, apart)
 	return nil
@@ -118,11 +118,7 @@ func (p *Plugin) allocateNear(
 ) (a *attempt, tried bool) {
 	n := c.nodes[info.Node().Name]
 	for _, target := range c.targets(n, near.NUMAs) {
-		o, sure := c.confined(n, target)
-		if !sure {
-			o = c.ordered(n, target)
-		}
-		a, failed := p.trial.run(ctx, cs, pod, info, c.seen.state, o, !sure || c.admin)
+		a, failed := p.trial.run(ctx, cs, pod, info, c.seen.state, c.confined(n, target))
 		if failed {
 			return nil, false
 		}
@@ -130,9 +126,7 @@ func (p *Plugin) allocateNear(
 		if a == nil {
 			continue
 		}
-		if _, apart := n.apart(a.devices, target); !apart {
-			return a, true
-		}
+		return a, true
 	}
 	return nil, tried
 }
@@ -145,8 +139,7 @@ type trial struct {
 }
 
 // run allocates the claims of a pod on a node from an offer. It returns nil if that is not possible; failed is
-// true if the plugin met an error, for example because an expression of a claim takes too long. The result has the
-// devices if look is true.
+// true if the plugin met an error, for example because an expression of a claim takes too long.
 func (t *trial) run(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -154,7 +147,6 @@ func (t *trial) run(
 	info fwk.NodeInfo,
 	shared *structured.AllocatedState,
 	o offer,
-	look bool,
 ) (a *attempt, failed bool) {
 	v := newView(cs)
 	if status := t.prepare(ctx, v, pod, info, shared, o); !status.IsSuccess() {
@@ -163,16 +155,7 @@ func (t *trial) run(
 	if status := t.plugin.Filter(ctx, v, pod, info); !status.IsSuccess() {
 		return nil, status.Code() == fwk.Error
 	}
-	if !look {
-		return &attempt{state: v}, false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.dra.signals = nil
-	if status := t.plugin.Reserve(ctx, v, pod, info.Node().Name); !status.IsSuccess() {
-		return nil, true
-	}
-	return &attempt{v, t.dra.signals}, false
+	return &attempt{v}, false
 }
 
 func (t *trial) prepare(

@@ -30,6 +30,25 @@ func (s *seen) allocated() sets.Set[structured.DeviceID] {
 	return s.devices
 }
 
+// uses reports whether a claim holds a device, alone or with other claims.
+func (s *seen) uses(id structured.DeviceID) bool {
+	if s.allocated().Has(id) {
+		return true
+	}
+	if s.state == nil {
+		return false
+	}
+	if _, in := s.state.AggregatedCapacity[id]; in {
+		return true
+	}
+	for share := range s.state.AllocatedSharedDeviceIDs {
+		if share.Driver == id.Driver && share.Pool == id.Pool && share.Device == id.Device {
+			return true
+		}
+	}
+	return false
+}
+
 // recorder is kube-scheduler's manager. It keeps what the wrapped plugin reads in PreFilter, and which devices it
 // signals in Reserve. The scheduling loop runs both one after the other.
 type recorder struct {
@@ -106,11 +125,9 @@ func (l recordedSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice,
 	return out, err
 }
 
-// snapshot is a manager that shows an offer, and keeps what is signaled to itself.
+// snapshot is a manager that shows an offer.
 type snapshot struct {
 	upstream.SharedDRAManager
-	signals []claims.ID
-
 	mu sync.Mutex
 	// offer is what PreFilter sees; nil outside of it, when the manager shows what there is.
 	offer *offer
@@ -158,11 +175,6 @@ func (c snapshotClaims) GatherAllocatedState() (*structured.AllocatedState, erro
 	out := *state
 	out.AllocatedDevices = o.devices
 	return &out, nil
-}
-
-func (c snapshotClaims) SignalClaimPendingAllocation(_ types.UID, claim *resourcev1.ResourceClaim) error {
-	c.s.signals = append(c.s.signals, devicesOf(claim.Status.Allocation)...)
-	return nil
 }
 
 type snapshotSlices struct {

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/structured"
 
@@ -30,6 +31,18 @@ type device struct {
 	model              string
 	board              int64 // attribute for constraints; -1: it has none
 	taken              bool
+	part               bool // it takes all of its card's counter, or half
+	whole              bool
+}
+
+// card names the counter of a part, which it shares with the parts of its pool on the same board.
+func (d *device) card() string { return d.driver + "/" + d.pool + "/" + d.cardName() }
+
+func (d *device) takes() int64 {
+	if d.whole {
+		return 2
+	}
+	return 1
 }
 
 func (d *device) String() string { return d.driver + "/" + d.pool + "/" + d.name }
@@ -40,6 +53,8 @@ type request struct {
 	wishes []wish
 	// together: the devices of all requests of the claim are on one board.
 	together bool
+	// extended: the request is for an extended resource, of a container.
+	extended bool
 }
 
 type wish struct {
@@ -59,7 +74,8 @@ type world struct {
 }
 
 func draw(r *rand.Rand) *world {
-	w := &world{}
+	// The parts of a card are on its NUMA node; some drivers may see it otherwise.
+	w, cards, mixed := &world{}, map[string][]int{}, r.IntN(5) == 0
 	ids := []int{0, 1, 4, 9}[:2+r.IntN(3)]
 	for i := range 2 + r.IntN(7) {
 		d := &device{driver: []string{"a.example.com", "b.example.com"}[r.IntN(2)], name: fmt.Sprintf("d%d", i),
@@ -72,7 +88,22 @@ func draw(r *rand.Rand) *world {
 		default:
 			d.numas = []int{ids[r.IntN(len(ids))]}
 		}
+		d.part, d.whole = d.driver == "b.example.com" && d.board >= 0, r.IntN(2) == 0
+		if on, known := cards[d.card()]; d.part && known && !mixed {
+			d.numas = on
+		} else if d.part {
+			cards[d.card()] = d.numas
+		}
 		w.devices = append(w.devices, d)
+		d.taken = d.taken && w.fit(nil)
+	}
+	if r.IntN(4) == 0 {
+		w.requests = append(w.requests, request{claim: -1, extended: true, wishes: []wish{
+			{driver: []string{"a.example.com", "b.example.com"}[r.IntN(2)], count: 1 + r.IntN(2)}}})
+		if r.IntN(2) == 0 {
+			w.place(r, ids)
+			return w
+		}
 	}
 	for claim := range 1 + r.IntN(2) {
 		together := r.IntN(4) == 0
@@ -89,18 +120,40 @@ func draw(r *rand.Rand) *world {
 			w.requests = append(w.requests, q)
 		}
 	}
+	w.place(r, ids)
+	return w
+}
+
+// place draws where the pod is.
+func (w *world) place(r *rand.Rand, ids []int) {
 	w.near.Must = r.IntN(2) == 0
 	for _, id := range ids {
 		if r.IntN(3) == 0 {
 			w.near.NUMAs = append(w.near.NUMAs, id)
 		}
 	}
-	return w
+}
+
+// fit reports whether no card gives more to the chosen and the taken devices than it has.
+func (w *world) fit(chosen []*device) bool {
+	used := map[string]int64{}
+	for _, d := range w.devices {
+		if d.part && (d.taken || slices.Contains(chosen, d)) {
+			if used[d.card()] += d.takes(); used[d.card()] > 2 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // search calls visit with every set of devices that the claims allow.
 func (w *world) search(visit func(chosen []*device)) {
-	w.fulfil(0, nil, map[int]int64{}, visit)
+	w.fulfil(0, nil, map[int]int64{}, func(chosen []*device) {
+		if w.fit(chosen) {
+			visit(chosen)
+		}
+	})
 }
 
 // fulfil fulfils the requests from the given one on. boards has the board of each claim whose devices are together.
@@ -204,23 +257,56 @@ func (w *world) put(b *bench) *v1.Pod {
 		for i, d := range all {
 			parts[i%2].Spec.Devices = append(parts[i%2].Spec.Devices, d.published())
 		}
-		b.slices = append(b.slices, parts[:]...)
+		b.slices = append(append(b.slices, parts[:]...), counters(parts[:], all)...)
 	}
 	for name, driver := range map[string]string{"any": "", "a": "a.example.com", "b": "b.example.com"} {
 		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if driver != "" {
 			class.Spec.Selectors = selector(fmt.Sprintf("device.driver == %q", driver))
 		}
+		if driver != "" {
+			class.Spec.ExtendedResourceName = new(driver + "/device")
+			b.extended[v1.ResourceName(driver+"/device")] = name
+		}
 		b.classes[name] = class
 	}
 	return w.pod(b)
 }
+
+// counters returns a slice with the counters of the parts in a pool, if there are any.
+func counters(slices []*resourcev1.ResourceSlice, all []*device) []*resourcev1.ResourceSlice {
+	out := slices[0].DeepCopy()
+	out.Name += "-counters"
+	out.Spec.Devices = nil
+	seen := map[string]bool{}
+	for _, d := range all {
+		if d.part && !seen[d.card()] {
+			seen[d.card()] = true
+			out.Spec.SharedCounters = append(out.Spec.SharedCounters, resourcev1.CounterSet{Name: d.cardName(),
+				Counters: map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(2, resource.DecimalSI)}}})
+		}
+	}
+	if len(seen) == 0 {
+		return nil
+	}
+	out.Spec.Pool.ResourceSliceCount = 3
+	for _, s := range slices {
+		s.Spec.Pool.ResourceSliceCount = 3
+	}
+	return []*resourcev1.ResourceSlice{out}
+}
+
+func (d *device) cardName() string { return fmt.Sprintf("card-%d", d.board) }
 
 func (d *device) published() resourcev1.Device {
 	out := resourcev1.Device{Name: d.name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 		"example.com/model": {StringValue: &d.model}}}
 	if d.board >= 0 {
 		out.Attributes[boardAttribute] = resourcev1.DeviceAttribute{IntValue: &d.board}
+	}
+	if d.part {
+		out.ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: d.cardName(),
+			Counters: map[string]resourcev1.Counter{"memory": {Value: *resource.NewQuantity(d.takes(), resource.DecimalSI)}}}}
 	}
 	switch len(d.numas) {
 	case 1:
@@ -239,6 +325,13 @@ func selector(expression string) []resourcev1.DeviceSelector {
 // pod returns the pod of a world, and adds its claims to the cluster.
 func (w *world) pod(b *bench) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "pod"}}
+	for _, q := range w.requests {
+		if q.extended {
+			list := v1.ResourceList{v1.ResourceName(q.wishes[0].driver + "/device"): *resource.NewQuantity(
+				int64(q.wishes[0].count), resource.DecimalSI)}
+			pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}
+		}
+	}
 	for claim := 0; ; claim++ {
 		var spec resourcev1.DeviceClaim
 		for i, q := range w.requests {
@@ -355,7 +448,8 @@ func (w *world) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "near %+v\n", w.near)
 	for _, d := range w.devices {
-		fmt.Fprintf(&out, "device %s on %v model %s board %d taken %v\n", d, d.numas, d.model, d.board, d.taken)
+		fmt.Fprintf(&out, "device %s on %v model %s board %d taken %v part %v whole %v\n",
+			d, d.numas, d.model, d.board, d.taken, d.part, d.whole)
 	}
 	for _, q := range w.requests {
 		fmt.Fprintf(&out, "request %+v\n", q)

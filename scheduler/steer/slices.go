@@ -129,31 +129,28 @@ func (c *cycle) ordered(n *ofNode, near []int) offer {
 	return out
 }
 
-// confined returns what a node has on the given NUMA nodes, and its devices at unknown places. Other devices count as
-// allocated, so a request for all devices that match them fails. A device that several claims can share, or that takes
-// from shared counters, is left out instead, except where it takes from counters already. ok is false if a request for
-// all devices must not miss such a device.
-func (c *cycle) confined(n *ofNode, near []int) (out offer, ok bool) {
-	out = c.blank(n)
+// confined returns what a node has, where devices on other NUMA nodes than the given ones count as allocated. A request
+// for all devices that match such a device therefore fails, and none that counts devices gets it. A device that is
+// really free takes nothing from counters then.
+func (c *cycle) confined(n *ofNode, near []int) offer {
+	out := c.blank(n)
 	for i, s := range n.slices {
-		devices := s.Spec.Devices
-		for k := range s.Spec.Devices {
-			d, on := &s.Spec.Devices[k], n.numas[i][k]
+		devices, copied := s.Spec.Devices, false
+		for k, on := range n.numas[i] {
 			if on == nil || touches(on, near) {
 				continue
 			}
-			switch shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations; {
-			case !shared && len(d.ConsumesCounters) == 0:
-				out.devices.Insert(n.ids[i][k])
-			case c.all:
-				return offer{}, false
-			case shared || !out.devices.Has(n.ids[i][k]):
-				devices = without(devices, d.Name)
+			if id := n.ids[i][k]; len(devices[k].ConsumesCounters) > 0 && !c.seen.uses(id) {
+				if !copied {
+					devices, copied = slices.Clone(devices), true
+				}
+				devices[k].ConsumesCounters = nil
 			}
+			out.devices.Insert(n.ids[i][k])
 		}
 		out.add(s, devices)
 	}
-	return out, true
+	return out
 }
 
 func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
