@@ -36,7 +36,7 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff chaos fuzz pictures images chart release push
+.PHONY: help demo test lint verify generate build bench diff test-dra chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -81,6 +81,11 @@ diff: ## Judge N admissions by the kubelet's own managers, of RELEASE, from seed
 			-v -timeout 0 $(if $(filter all,$(RELEASE)), && \
 		go test ./lab/kubelet -run TestScenarioFiles -diff.release "$$r" -timeout 0)) || exit 1; \
 	done
+
+test-dra: ## Let an exhaustive search judge the devices of N pods with claims, and
+## run pods with claims on the lab's kubelets (make test-dra N=1000000)
+	go test ./scheduler/steer -count=1 -timeout 0 -claims.n $(N) -v -run TestDevicesAreAligned
+	go test ./lab/scheduler -count=1 -v -run Claims
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

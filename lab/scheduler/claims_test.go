@@ -3,15 +3,22 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -138,5 +145,148 @@ func TestClaimsGetDevicesBesideTheCPUsOfTheKubelet(t *testing.T) {
 	w.await(ctx, t, "fourth", workload.Running)
 	if got := w.devices(ctx, t, "fourth"); !slices.Equal(got, []string{"gpu-3"}) {
 		t.Errorf("pod fourth has the devices %v, want gpu-3", got)
+	}
+}
+
+// fates counts what became of pods with claims.
+type fates struct{ aligned, misaligned, refused, waiting int }
+
+// fatesOf waits until no pod changes any more, and compares for each running pod the NUMA nodes of its devices with the
+// NUMA nodes of its CPUs and memory as the kubelet reports them. where has the NUMA nodes of each node's devices.
+func (w *world) fatesOf(ctx context.Context, t *testing.T, n int, where map[string][]int64) (out fates) {
+	t.Helper()
+	pods, err := w.pods.Until(ctx, workload.Settled(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		switch fate, _ := workload.FateOf(p); fate {
+		case workload.Refused:
+			out.refused++
+		case workload.Running:
+			near, apart := w.numasOf(ctx, t, p), false
+			for _, name := range w.devices(ctx, t, w.claimOf(ctx, t, p.Name)) {
+				var i int
+				if _, err := fmt.Sscanf(name, "gpu-%d", &i); err != nil {
+					t.Fatal(err)
+				}
+				numa := where[p.Spec.NodeName][i]
+				apart = apart || numa >= 0 && !slices.Contains(near, idset.NUMA(numa))
+			}
+			if apart {
+				out.misaligned++
+			} else {
+				out.aligned++
+			}
+		default:
+			out.waiting++
+		}
+	}
+	return out
+}
+
+// claimOf returns the claim of a pod: its own one, or the one that kube-scheduler made for an extended resource.
+func (w *world) claimOf(ctx context.Context, t *testing.T, pod string) string {
+	t.Helper()
+	p, err := w.client.CoreV1().Pods("default").Get(ctx, pod, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
+		return s.ResourceClaimName
+	}
+	return pod
+}
+
+// numasOf returns the NUMA nodes of a pod's CPUs and memory in the layout of its node.
+func (w *world) numasOf(ctx context.Context, t *testing.T, pod *v1.Pod) (out []idset.NUMA) {
+	t.Helper()
+	layouts, err := client.New(w.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
+		l, err := layouts.Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		c, err := l.Core()
+		if err != nil {
+			return false, err
+		}
+		for _, e := range c.Entries {
+			if e.Pod.UID == string(pod.UID) {
+				out = c.Machine.IDs(place.ExtentOf(c.Machine, e.Holdings...).NUMAs)
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, pod.Name, err)
+	}
+	return out
+}
+
+// withClaims creates 200 pods: three of four have a claim, and the others ask for an extended resource that DRA serves.
+func (w *world) withClaims(ctx context.Context, t *testing.T) (n int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(39, 1))
+	for n = range 200 {
+		c := workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(1 + r.IntN(4)), "memory": "512Mi"})
+		name, devices := fmt.Sprintf("p%03d", n), int64(1+r.IntN(10)/9)
+		if r.IntN(4) > 0 {
+			w.create(ctx, t, w.claiming(ctx, t, name, devices, c))
+			continue
+		}
+		amount := *resource.NewQuantity(devices, resource.DecimalSI)
+		c.Resources.Requests["example.com/gpu"], c.Resources.Limits["example.com/gpu"] = amount, amount
+		w.create(ctx, t, workload.Pod(name, c))
+	}
+	return n + 1
+}
+
+// Two hundred pods with claims or with an extended resource that DRA serves, on kubelets that align CPUs and memory to
+// one NUMA node each: with kube-scheduler's default profile, with Tenon, and with Tenon if devices may lie elsewhere.
+func TestManyPodsWithClaims(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	where := map[string][]int64{}
+	var nodes []lab.Node
+	for i := range 8 {
+		name := fmt.Sprintf("node-%d", i)
+		nodes = append(nodes, lab.Node{Name: name, Machine: "halves"})
+		for k := range 16 {
+			where[name] = append(where[name], int64((k+1)%2))
+		}
+	}
+	got := map[string]fates{}
+	kinds := []struct{ name, profiles string }{
+		{"default", "- schedulerName: default-scheduler\n"},
+		{"Tenon", scheduler.Tenon},
+		{"Tenon, claims: Prefer", strings.Replace(scheduler.Tenon, "unknownNodes", "claims: Prefer, unknownNodes", 1)},
+	}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			w := start(ctx, t, lab.Config{Nodes: nodes,
+				Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(strictConfig)}},
+			}, kind.profiles)
+			w.publish(ctx, t, "example.com/gpu", where)
+			got[kind.name] = w.fatesOf(ctx, t, w.withClaims(ctx, t), where)
+		})
+	}
+	t.Logf("%-22s %8s %10s %8s %8s", "scheduler", "aligned", "misaligned", "refused", "waiting")
+	for _, kind := range kinds {
+		f := got[kind.name]
+		t.Logf("%-22s %8d %10d %8d %8d", kind.name, f.aligned, f.misaligned, f.refused, f.waiting)
+	}
+	plain, must, may := got["default"], got["Tenon"], got["Tenon, claims: Prefer"]
+	switch {
+	case must.misaligned > 0 || must.refused > 0 || must.aligned == 0:
+		t.Errorf("with Tenon: %+v, want neither misaligned nor refused pods", must)
+	case may.refused > 0 || may.aligned <= plain.aligned || may.misaligned >= plain.misaligned:
+		t.Errorf("with claims: Prefer: %+v, want more aligned and fewer misaligned pods than without: %+v", may, plain)
+	case plain.misaligned == 0:
+		t.Errorf("with the default profile: %+v; the pods show nothing if none is misaligned", plain)
 	}
 }
