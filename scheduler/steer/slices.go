@@ -22,6 +22,7 @@ type index struct {
 // rest are the slices that do not belong to one node, and the slices of all pools.
 type rest struct {
 	common []*resourcev1.ResourceSlice
+	ids    [][]structured.DeviceID // of the devices in common
 	pools  map[poolID][]*resourcev1.ResourceSlice
 }
 
@@ -54,7 +55,7 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 	for _, s := range all {
 		x.rest.pools[poolOf(s)] = append(x.rest.pools[poolOf(s)], s)
 		if s.Spec.NodeName == nil || *s.Spec.NodeName == "" {
-			x.rest.common = append(x.rest.common, s)
+			x.rest.common, x.rest.ids = append(x.rest.common, s), append(x.rest.ids, idsOf(s))
 			continue
 		}
 		own[*s.Spec.NodeName] = append(own[*s.Spec.NodeName], s)
@@ -177,15 +178,18 @@ func (c *cycle) blank(n *ofNode) offer {
 	for _, s := range n.slices {
 		out.slices = append(out.slices, c.rest.siblings(s, n)...)
 	}
-	ids := slices.Clip(n.ids)
-	for _, s := range out.slices {
-		ids = append(ids, idsOf(s))
+	for _, s := range out.slices[len(c.rest.common):] {
+		if slices.ContainsFunc(s.Spec.Devices, func(d resourcev1.Device) bool { return len(d.ConsumesCounters) > 0 }) {
+			out.devices = out.devices.Union(c.seen.allocated().Intersection(sets.New(idsOf(s)...)))
+		}
 	}
 	allocated := c.seen.allocated()
-	for _, list := range ids {
-		for _, id := range list {
-			if allocated.Has(id) {
-				out.devices.Insert(id)
+	for _, list := range [][][]structured.DeviceID{n.ids, c.rest.ids} {
+		for _, ids := range list {
+			for _, id := range ids {
+				if allocated.Has(id) {
+					out.devices.Insert(id)
+				}
 			}
 		}
 	}
