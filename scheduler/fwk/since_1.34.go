@@ -41,8 +41,11 @@ type (
 	PreScorePlugin       = framework.PreScorePlugin
 	QueueingHint         = upstream.QueueingHint
 	ReservePlugin        = framework.ReservePlugin
+	ResourceClaimTracker = framework.ResourceClaimTracker
+	ResourceSliceLister  = framework.ResourceSliceLister
 	ScoreExtensions      = framework.ScoreExtensions
 	ScorePlugin          = framework.ScorePlugin
+	SharedDRAManager     = framework.SharedDRAManager
 	StateData            = upstream.StateData
 	StateKey             = upstream.StateKey
 	Status               = upstream.Status

@@ -37,8 +37,11 @@ type (
 	PreScorePlugin       = upstream.PreScorePlugin
 	QueueingHint         = upstream.QueueingHint
 	ReservePlugin        = upstream.ReservePlugin
+	ResourceClaimTracker = upstream.ResourceClaimTracker
+	ResourceSliceLister  = upstream.ResourceSliceLister
 	ScoreExtensions      = upstream.ScoreExtensions
 	ScorePlugin          = upstream.ScorePlugin
+	SharedDRAManager     = upstream.SharedDRAManager
 	SignFragment         = upstream.SignFragment
 	SignPlugin           = upstream.SignPlugin
 	StateData            = upstream.StateData

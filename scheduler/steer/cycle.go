@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
-	upstream "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -88,7 +87,7 @@ func (v *view) Write(key fwk.StateKey, d fwk.StateData) { v.data[key] = d }
 func (v *view) Delete(key fwk.StateKey)                 { delete(v.data, key) }
 
 // readClaims sets what the cycle knows about the claims of a pod.
-func (c *cycle) readClaims(pod *v1.Pod, all upstream.ResourceClaimTracker) {
+func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
 		if err != nil || name == nil {

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
-	upstream "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 // This file has the managers of claims that the wrapped plugins see.
@@ -52,17 +52,17 @@ func (s *seen) uses(id structured.DeviceID) bool {
 // recorder is kube-scheduler's manager. It keeps what the wrapped plugin reads in PreFilter, and which devices it
 // signals in Reserve. The scheduling loop runs both one after the other.
 type recorder struct {
-	upstream.SharedDRAManager
+	fwk.SharedDRAManager
 	mu      sync.Mutex
 	seen    seen
 	signals []claims.ID
 }
 
-func (r *recorder) ResourceClaims() upstream.ResourceClaimTracker {
+func (r *recorder) ResourceClaims() fwk.ResourceClaimTracker {
 	return recordedClaims{r.SharedDRAManager.ResourceClaims(), r}
 }
 
-func (r *recorder) ResourceSlices() upstream.ResourceSliceLister {
+func (r *recorder) ResourceSlices() fwk.ResourceSliceLister {
 	return recordedSlices{r.SharedDRAManager.ResourceSlices(), r}
 }
 
@@ -85,7 +85,7 @@ func (r *recorder) signaled() []claims.ID {
 }
 
 type recordedClaims struct {
-	upstream.ResourceClaimTracker
+	fwk.ResourceClaimTracker
 	r *recorder
 }
 
@@ -113,7 +113,7 @@ func (c recordedClaims) SignalClaimPendingAllocation(uid types.UID, claim *resou
 }
 
 type recordedSlices struct {
-	upstream.ResourceSliceLister
+	fwk.ResourceSliceLister
 	r *recorder
 }
 
@@ -127,7 +127,7 @@ func (l recordedSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice,
 
 // snapshot is a manager that shows an offer.
 type snapshot struct {
-	upstream.SharedDRAManager
+	fwk.SharedDRAManager
 	mu sync.Mutex
 	// offer is what PreFilter sees; nil outside of it, when the manager shows what there is.
 	offer *offer
@@ -147,16 +147,16 @@ func (s *snapshot) shown() (*offer, *structured.AllocatedState) {
 	return s.offer, s.state
 }
 
-func (s *snapshot) ResourceClaims() upstream.ResourceClaimTracker {
+func (s *snapshot) ResourceClaims() fwk.ResourceClaimTracker {
 	return snapshotClaims{s.SharedDRAManager.ResourceClaims(), s}
 }
 
-func (s *snapshot) ResourceSlices() upstream.ResourceSliceLister {
+func (s *snapshot) ResourceSlices() fwk.ResourceSliceLister {
 	return snapshotSlices{s.SharedDRAManager.ResourceSlices(), s}
 }
 
 type snapshotClaims struct {
-	upstream.ResourceClaimTracker
+	fwk.ResourceClaimTracker
 	s *snapshot
 }
 
@@ -178,7 +178,7 @@ func (c snapshotClaims) GatherAllocatedState() (*structured.AllocatedState, erro
 }
 
 type snapshotSlices struct {
-	upstream.ResourceSliceLister
+	fwk.ResourceSliceLister
 	s *snapshot
 }
 

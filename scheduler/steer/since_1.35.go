@@ -6,12 +6,9 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	kubeschedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
-
-var upstreamArgs = kubeschedulerv1.SchemeGroupVersion.WithKind("DynamicResourcesArgs")
 
 // Score prefers nodes with devices near the pod, and among them those that the wrapped plugin prefers.
 func (p *Plugin) Score(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {

@@ -17,7 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	upstream "k8s.io/kube-scheduler/framework"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
@@ -101,7 +101,7 @@ func decode(args runtime.Object) (runtime.Object, error) {
 	default:
 		return args, nil
 	}
-	kind := upstreamArgs
+	kind := schedulerv1.SchemeGroupVersion.WithKind("DynamicResourcesArgs")
 	out, _, err := scheme.Codecs.UniversalDecoder().Decode(raw, &kind, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode arguments of %s, which are those of %s: %w", Name, names.DynamicResources, err)
@@ -126,9 +126,9 @@ func wrapped(ctx context.Context, args runtime.Object, h fwk.Handle) (*dynamicre
 // that differs between the plugins of a scheduler.
 type handle struct {
 	fwk.Handle
-	dra     upstream.SharedDRAManager
+	dra     fwk.SharedDRAManager
 	profile string
 }
 
-func (h handle) SharedDRAManager() upstream.SharedDRAManager { return h.dra }
-func (h handle) ProfileName() string                         { return h.profile }
+func (h handle) SharedDRAManager() fwk.SharedDRAManager { return h.dra }
+func (h handle) ProfileName() string                    { return h.profile }
