@@ -71,6 +71,11 @@ const (
 	// ByPlugin: another plugin of the scheduler refuses the node, with the text in Resource. Want is 1 if the end of pods
 	// does not help.
 	ByPlugin Code = "by-plugin"
+	// NoDevices: the devices that the pod's claims (DRA) allow are taken on the node; Resource has kube-scheduler's text.
+	NoDevices Code = "no-devices"
+	// FarDevices: such devices are free on the node, and not on the NUMA nodes where the pod would be; Resource has the
+	// text.
+	FarDevices Code = "far-devices"
 )
 
 // hostname is the label that each kubelet sets to the name of its node.
@@ -191,7 +196,7 @@ func (r Reason) barredText() (text string, ok bool) {
 		return "predictions for the node are inexact (" + r.With + ")", true
 	case NoRestart:
 		return "node's kubelet could not restart: the pod would take the last shared CPU", true
-	case NoPod, ByPlugin:
+	case NoPod, ByPlugin, NoDevices, FarDevices:
 		return r.Resource, true
 	}
 	return "", false
@@ -242,6 +247,10 @@ func (r Reason) remedy() string {
 		return "wait for that pod to end, or give the pod a claim of its own"
 	case VolumeLimit:
 		return "wait for pods with such volumes to end, or use another node"
+	case NoDevices:
+		return "wait for pods with such devices to end, or ask for fewer in the pod's claims"
+	case FarDevices:
+		return "wait for pods with such devices to end, or set claims: Prefer in the scheduler's arguments"
 	case Drawn, Demanded:
 		return r.relaxRemedy()
 	}

@@ -139,7 +139,8 @@ func TestClaimsGetDevicesBesideTheCPUsOfTheKubelet(t *testing.T) {
 	// The kubelet would take CPUs of NUMA node 0, where all devices are taken.
 	w.create(ctx, t, w.claiming(ctx, t, "fourth", 1, exact("4")))
 	_, why := w.await(ctx, t, "fourth", workload.Pending)
-	contains(t, "pod fourth", why, "the pod's claims get no devices on NUMA node 0, where its CPUs and memory would be")
+	contains(t, "pod fourth", why, "the pod's claims get no devices on NUMA node 0, where its CPUs and memory would be",
+		"Remedy: wait for pods with such devices to end, or set claims: Prefer in the scheduler's arguments.")
 	w.ends(ctx, t, "first")
 	w.release(ctx, t, "first")
 	w.await(ctx, t, "fourth", workload.Running)

@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
+	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
 // This file writes the message of a failed attempt, for the event and the condition of the pod. It begins with the one
@@ -370,8 +371,13 @@ func (f *facts) said(n *state.Node, status *fwk.Status) []place.Reason {
 		return []place.Reason{{Code: codes[0]}}
 	}
 	r := place.Reason{Code: place.ByPlugin, Resource: strings.Join(status.Reasons(), ", ")}
-	if lasts {
+	switch {
+	case lasts:
 		r.Want = 1
+	case status.Plugin() == steer.Name && steer.Far(status):
+		r.Code = place.FarDevices
+	case status.Plugin() == steer.Name:
+		r.Code = place.NoDevices
 	}
 	return []place.Reason{r}
 }

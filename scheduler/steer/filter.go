@@ -3,6 +3,8 @@ package steer
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -102,8 +104,14 @@ func (p *Plugin) filterNear(
 
 // refusal returns why a node is refused: no devices of the pod's claims are near its CPUs and memory.
 func refusal(numas []int) string {
-	return "the pod's claims get no devices on NUMA node " + idset.Of(numas...).String() +
-		", where its CPUs and memory would be"
+	return noneNear + idset.Of(numas...).String() + ", where its CPUs and memory would be"
+}
+
+const noneNear = "the pod's claims get no devices on NUMA node "
+
+// Far reports whether the plugin refused a node because devices are not near the pod.
+func Far(status *fwk.Status) bool {
+	return slices.ContainsFunc(status.Reasons(), func(why string) bool { return strings.HasPrefix(why, noneNear) })
 }
 
 // allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible.
