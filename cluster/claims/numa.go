@@ -36,7 +36,7 @@ func numasOf(driver string, d *resourcev1.Device) (numas []int, source string, e
 		if !ok {
 			continue
 		}
-		ids := a.IntValues
+		ids := listed(a)
 		if a.IntValue != nil {
 			ids = []int64{*a.IntValue}
 		}

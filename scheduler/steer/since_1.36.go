@@ -1,4 +1,4 @@
-//go:build !upto1.36
+//go:build !upto1.35
 
 package steer
 
