@@ -130,13 +130,19 @@ func (b browser) looks(name string) {
 				chromedp.EmulateViewport(width, 800), chromedp.Evaluate(`scrollTo(0, 0)`, nil), painted())
 			var picture []byte
 			var wide bool
+			var cut []string
 			b.do("photograph "+name, chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wide),
+				chromedp.Evaluate(`[...document.querySelectorAll("main button")].filter((e) => e.checkVisibility() &&
+					e.scrollWidth > e.clientWidth).map((e) => e.innerText)`, &cut),
 				chromedp.ActionFunc(func(ctx context.Context) (err error) {
 					picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).Do(ctx)
 					return err
 				}))
 			if wide {
 				b.t.Errorf("%s is wider than %d pixels", name, width)
+			}
+			if len(cut) > 0 {
+				b.t.Errorf("%s at %d pixels: buttons are narrower than their texts %q", name, width, cut)
 			}
 			b.keep(fmt.Sprintf("%s-%d-%s.png", name, width, theme), picture)
 			b.examine(fmt.Sprintf("%s at %d pixels, %s", name, width, theme))
