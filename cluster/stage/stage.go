@@ -261,6 +261,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
+		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))

@@ -60,6 +60,7 @@ const (
 	Unseen  State = "unseen"
 	Untried State = "untried"
 	HasNode State = "chosen"
+	Unread  State = "notKnown" // what shows whether the scheduler exists was not read, or not all of it
 )
 
 // maxNames bounds the pods, and the values of a label, that a sentence names.
@@ -85,6 +86,8 @@ type Facts struct {
 	// Nodes are the nodes that were judged, in any order. NotJudged counts the others.
 	Nodes     []Node
 	NotJudged int
+	// Partial: the reader may not read all of the cluster, so that nodes may be missing.
+	Partial bool
 	// Unjudged are requirements of the pod that were not judged on any node.
 	Unjudged []string
 	// Soonest is where the end of pods makes room, searched on the nodes that lack only amounts.
@@ -105,6 +108,10 @@ func Of(f *Facts) Summary {
 	case HasNode:
 		return Summary{Kind: Chosen, Text: "Chosen: node " + f.Node +
 			"; the pod waits there for its turn, or for pods that leave"}
+	case Unread:
+		if s, found := f.misnamed(); found {
+			return s
+		}
 	}
 	s := f.ofNodes()
 	if f.State == Untried && (s.Kind == Fits || s.Kind == NotNow) {
@@ -118,9 +125,8 @@ func Of(f *Facts) Summary {
 // unseen is the sentence for a pod whose scheduler has left no trace.
 func (f *Facts) unseen() Summary {
 	text := fmt.Sprintf("no scheduler named %q has been seen", printable.Clip(f.Scheduler, maxName))
-	known := slices.DeleteFunc(append([]string{"default-scheduler", "tenon-scheduler"}, f.Seen...),
-		func(name string) bool { return name == f.Scheduler })
-	near := printable.Nearest(f.Scheduler, known)
+	near := printable.Nearest(f.Scheduler, slices.DeleteFunc(f.schedulers(),
+		func(name string) bool { return name == f.Scheduler }))
 	switch {
 	case near != "":
 		text = "Wrong name: " + text + fmt.Sprintf("; %q may be meant", printable.Clip(near, maxName))
@@ -132,9 +138,31 @@ func (f *Facts) unseen() Summary {
 	return Summary{WrongName, text, f.Remedy}
 }
 
+// schedulers returns the names that schedulers have where nothing else is configured, and those in Seen.
+func (f *Facts) schedulers() []string {
+	return append([]string{"default-scheduler", "tenon-scheduler"}, f.Seen...)
+}
+
+// misnamed is the sentence for a pod whose scheduler has a name that resembles a known one. It is uncertain, because a
+// scheduler of that name may run whose traces were not read.
+func (f *Facts) misnamed() (s Summary, found bool) {
+	known := f.schedulers()
+	near := printable.Nearest(f.Scheduler, known)
+	if near == "" || slices.Contains(known, f.Scheduler) {
+		return Summary{}, false
+	}
+	return Summary{WrongName, fmt.Sprintf("Perhaps a wrong name: no scheduler named %q is known; %q may be meant",
+		printable.Clip(f.Scheduler, maxName), printable.Clip(near, maxName)),
+		"create the pod with another spec.schedulerName, or make sure that a scheduler of that name runs"}, true
+}
+
 // ofNodes is the sentence that follows from what the nodes answer.
 func (f *Facts) ofNodes() Summary {
 	if len(f.Nodes) == 0 {
+		if f.NotJudged == 0 && f.Partial {
+			return Summary{NotKnown, "Not known: you may not read nodes, or there are none",
+				"ask an administrator for the right to read nodes and their layouts"}
+		}
 		if f.NotJudged == 0 {
 			return Summary{Kind: NotKnown, Text: "Not known: there are no nodes"}
 		}

@@ -52,6 +52,13 @@ func TestSentences(t *testing.T) {
 			`Wrong name, or not running: no scheduler named "tenon-scheduler" has been seen`},
 		{Facts{State: Unseen, Scheduler: "mine", Lease: true}, WrongName, `Perhaps a wrong name: no scheduler named "mine" has ` +
 			"been seen, and the profiles of the kube-scheduler that leads are not known"},
+		// Who may not read the events of all namespaces learns of a slip, too; it may be a scheduler that he does not see.
+		{Facts{State: Unread, Scheduler: "tenon-sheduler", Nodes: []Node{fit("a")}}, WrongName,
+			`Perhaps a wrong name: no scheduler named "tenon-sheduler" is known; "tenon-scheduler" may be meant`},
+		{Facts{State: Unread, Scheduler: "tenon-scheduler2", Seen: []string{"tenon-scheduler2"}, Nodes: []Node{fit("a")}},
+			Fits, "Fits now on 1 of 1 node"},
+		{Facts{State: Unread, Scheduler: "tenon-scheduler", Nodes: []Node{fit("a")}}, Fits, "Fits now on 1 of 1 node"},
+		{Facts{State: Unread, Scheduler: "mine", Nodes: []Node{fit("a")}}, Fits, "Fits now on 1 of 1 node"},
 		{Facts{State: HasNode, Node: "b"}, Chosen,
 			"Chosen: node b; the pod waits there for its turn, or for pods that leave"},
 		{Facts{State: Untried, Scheduler: "s", Nodes: []Node{fit("a"), small("b", 8)}}, NotTried,
@@ -59,6 +66,7 @@ func TestSentences(t *testing.T) {
 		{Facts{State: Untried, Scheduler: "s", Nodes: []Node{small("b", 8)}}, Never, // the scheduler will not help it
 			`Never here: container "c" wants 40 cpu on one NUMA node; the largest has 8 (node b)`},
 		{Facts{}, NotKnown, "Not known: there are no nodes"},
+		{Facts{Partial: true}, NotKnown, "Not known: you may not read nodes, or there are none"},
 		{Facts{NotJudged: 3}, NotKnown, "Not known: none of 3 nodes is judged"},
 		{Facts{Nodes: []Node{fit("a"), fit("b")}, Unjudged: []string{"resource claims"}}, Fits,
 			"Fits now on 2 of 2 nodes, without regard to resource claims"},

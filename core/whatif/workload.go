@@ -38,6 +38,9 @@ type Workload struct {
 	Asked bool
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
 	Refused string
+	// Scheduler is the name of the pods' scheduler; "" for the default one. Schedulers are the known ones.
+	Scheduler  string
+	Schedulers []string
 	// Misspelt has the names of annotations and labels on the pods that no program reads.
 	Misspelt []string
 	// Unequal has the containers that keep the pods from being Guaranteed, and why.

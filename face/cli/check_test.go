@@ -120,7 +120,8 @@ spec:
     spec: {schedulerName: tenon-schedular, containers: [{name: c, image: i}]}
 `
 	out, errs, code := checks(t, pods)
-	for _, want := range []string{"Warning: nothing reads the annotation tenon.sh/numa-polcy; tenon.sh/numa-policy may be",
+	for _, want := range []string{`Deployment default/d: Perhaps a wrong name: no scheduler named "tenon-schedular" is known;`,
+		"Warning: nothing reads the annotation tenon.sh/numa-polcy; tenon.sh/numa-policy may be",
 		`Warning: no scheduler named "tenon-schedular" is known; tenon-scheduler may be meant.`} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, %s%s\nwant %q", code, out, errs, want)

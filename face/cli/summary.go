@@ -21,7 +21,7 @@ func judgedNode(name string, n *state.Node, j whatif.Judgement) summary.Node {
 // summary returns the one sentence about the pod of an explanation.
 func (e *explanation) summary() summary.Summary {
 	f := summary.Facts{Namespace: e.pod.ID.Namespace, Unjudged: unjudged(e.pod.Unjudged, e.partial),
-		NotJudged: e.notJudged()}
+		NotJudged: e.notJudged(), Partial: e.partial != ""}
 	for _, v := range e.verdicts {
 		f.Nodes = append(f.Nodes, judgedNode(v.name, v.node, v.judged))
 	}
@@ -87,7 +87,8 @@ func lacksAmounts(j whatif.Judgement, barred []place.Reason) bool {
 // summary returns the one sentence about a pod of the checked workload.
 func (c checked) summary(nodes []whatif.Node) summary.Summary {
 	w := c.workload
-	f := summary.Facts{Namespace: w.Namespace, Unjudged: unjudged(w.Unjudged, c.partial)}
+	f := summary.Facts{Namespace: w.Namespace, Unjudged: unjudged(w.Unjudged, c.partial), Partial: c.partial != "",
+		State: summary.Unread, Scheduler: w.Scheduler, Seen: w.Schedulers}
 	var at []int // positions of the nodes in f
 	for i, j := range c.Judged {
 		if j.Blind && j.Fits() {

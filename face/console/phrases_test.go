@@ -226,6 +226,8 @@ func situations() (out []summary.Facts) {
 		summary.Facts{State: summary.Gated, Gates: []string{"x.io/a"},
 			Remedy: "remove the gates, or look at the controller that should"},
 		summary.Facts{State: summary.Unseen, Scheduler: "tenon-sheduler"},
+		summary.Facts{State: summary.Unread, Scheduler: "tenon-sheduler"},
+		summary.Facts{Partial: true},
 		summary.Facts{State: summary.Unseen, Scheduler: "mine", Remedy: "start a scheduler of that name"},
 		summary.Facts{State: summary.Unseen, Scheduler: "mine", Lease: true},
 		summary.Facts{State: summary.HasNode, Node: "node-a"})
