@@ -20,6 +20,7 @@ import (
 type nodeGroup struct {
 	nodes   []verdictOn
 	reasons []place.Reason // of all the nodes; where amounts differ, the highest
+	differ  bool           // amounts differ
 }
 
 // groupsOf groups nodes by their reasons. Groups for which it helps to wait come first. Among these, the order follows
@@ -30,10 +31,12 @@ func groupsOf(refused []verdictOn) []nodeGroup {
 		key := refusal(v) + whatif.Alike("", v.judged.Reasons)
 		g := groups[key]
 		if g == nil {
-			groups[key] = &nodeGroup{[]verdictOn{v}, slices.Clone(v.judged.Reasons)}
+			groups[key] = &nodeGroup{nodes: []verdictOn{v}, reasons: slices.Clone(v.judged.Reasons)}
 			continue
 		}
 		g.nodes = append(g.nodes, v)
+		g.differ = g.differ || !slices.EqualFunc(g.reasons, v.judged.Reasons,
+			func(a, b place.Reason) bool { return a.Have == b.Have })
 		whatif.Merge(g.reasons, v.judged.Reasons)
 	}
 	var out []nodeGroup
@@ -68,7 +71,11 @@ func (g nodeGroup) text(limit int) string {
 	for _, r := range g.reasons {
 		why = append(why, withoutNever(r.Text()))
 	}
-	return refusal(g.nodes[0]) + " on " + nodeList(g.nodes, limit) + ": " + strings.Join(why, "; ")
+	text := refusal(g.nodes[0]) + " on " + nodeList(g.nodes, limit) + ": " + strings.Join(why, "; ")
+	if g.differ {
+		text += " (at most; these nodes differ)"
+	}
+	return text
 }
 
 // withoutNever returns the text of a reason without the verdict at its beginning, which the group has already.
@@ -136,9 +143,12 @@ type groupDocument struct {
 	// Error is the error that the kubelets would give.
 	Error   string            `json:"error,omitempty"`
 	Reasons []document.Reason `json:"reasons"` // have is the most that any of the nodes has
+	// AmountsDiffer: some of the nodes have less than the reasons say.
+	AmountsDiffer bool `json:"amountsDiffer,omitempty"`
 }
 
 func (g nodeGroup) document() groupDocument {
 	return groupDocument{Nodes: document.Each(g.nodes, func(v verdictOn) string { return v.name }), When: string(g.when()),
-		Error: string(g.nodes[0].judged.Verdict.Refusal), Reasons: document.Each(g.reasons, document.ReasonOf)}
+		Error: string(g.nodes[0].judged.Verdict.Refusal), Reasons: document.Each(g.reasons, document.ReasonOf),
+		AmountsDiffer: g.differ}
 }

@@ -42,11 +42,12 @@ export function podPage(root, namespace, name) {
     drawn.replaceChildren(el("h2", {}, t.wouldBe), el("div", { class: "tools" }, field(t.node, choose)), beforeAfter(node, [{ namespace, name, uid: p.pod.uid, numas: v.numas, containers: v.containers }]));
   }
 
-  function goes(way) {
+  // goes is what has to go from a node. on is the node's name, for a row with several nodes.
+  function goes(way, on) {
     if (!way) return null;
     const missing = (way.missing || []).map((m) => `${m.resource}: ${m.resource.includes("memory") || m.resource.includes("hugepages") ?
       bytes(m.more) : m.more}` + (m.numas ? ` (${t.numa} ${m.numas})` : ""));
-    return [(way.pods || []).length ? el("div", {}, t.wayPods + ": ", way.pods.map((p, i) => [i ? ", " : "", podLink(p)])) : null,
+    return [(way.pods || []).length ? el("div", {}, on + t.wayPods + ": ", way.pods.map((p, i) => [i ? ", " : "", podLink(p)])) : null,
       missing.length ? el("div", {}, say("wayMissing", missing.join(", "))) : null];
   }
 
@@ -59,8 +60,8 @@ export function podPage(root, namespace, name) {
     const more = g.nodes.length - some;
     const names = g.nodes.slice(0, some).map((n, i) => [i ? ", " : "", nodeLink(n)]);
     return [[names, more > 0 ? " " + say("moreNodes", more) : ""],
-      (g.reasons || []).map((r) => el("div", {}, phrase(r.text))), [...new Set((g.reasons || []).map((r) => phrase(r.remedy || "")))]
-        .map((r) => el("div", {}, r)), ...(ways.size ? [goes(ways.get(g.nodes[0]))] : [])];
+      [(g.reasons || []).map((r) => el("div", {}, phrase(r.text))), g.amountsDiffer ? el("div", { class: "quiet" }, t.nodesDiffer) : null], [...new Set((g.reasons || []).map((r) => phrase(r.remedy || "")))]
+        .map((r) => el("div", {}, r)), ...(ways.size ? [goes(ways.get(g.nodes[0]), g.nodes.length > 1 ? g.nodes[0] + ": " : "")] : [])];
   }
 
   function where(p) {
