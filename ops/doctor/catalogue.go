@@ -169,7 +169,9 @@ var catalogue = map[string]entry{
 	"resize-readmission":    {document.Warned, "", nil},
 
 	// Pods.
-	"never-admitted":    {document.Broken, "", nil},
+	"never-admitted": {document.Broken, "", nil},
+	"scheduler-misnamed": {document.Warned, "create the pod with another schedulerName, or make sure that a scheduler " +
+		"of that name runs", []string{"kubectl tenon explain pod NAMESPACE/POD"}},
 	"nearly-guaranteed": {document.Warned, "", nil},
 	"odd-cpus": {document.Warned, "ask for whole cores: full-pcpus-only refuses other numbers of CPUs with " +
 		"SMTAlignmentError", nil},

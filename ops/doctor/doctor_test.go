@@ -401,6 +401,11 @@ func (w *world) status(s v1.ContainerStatus) {
 func wrongPods() map[string]func(*world) {
 	return map[string]func(*world){
 		"never-admitted": func(w *world) { w.pods = append(w.pods, *kubetest.CPUs("wide", 9)) },
+		"scheduler-misnamed": func(w *world) {
+			p := kubetest.CPUs("slip", 2)
+			p.Spec.SchedulerName = "tenon-sheduler"
+			w.pods = append(w.pods, *p)
+		},
 		"nearly-guaranteed": func(w *world) {
 			p := kubetest.CPUs("nearly", 2)
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "side"})

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -107,6 +108,7 @@ func wholeCPUs(c v1.Container) bool {
 
 // waiting examines a pod without a node. cores is the result of wholeCores.
 func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
+	x.misnamed(p)
 	w, err := x.scene.Existing(p)
 	if err != nil {
 		x.add("never-admitted", onPod(p), "it cannot be judged: "+err.Error(), "correct what the message names")
@@ -131,6 +133,20 @@ func (x *examination) waiting(p *v1.Pod, cores map[int64][]string) error {
 	}
 	return nil
 }
+
+// misnamed finds a pod that waits for a scheduler which has left no trace, and whose name resembles a known one.
+func (x *examination) misnamed(p *v1.Pod) {
+	name, known := p.Spec.SchedulerName, x.scene.Schedulers()
+	near := printable.Nearest(name, known)
+	if name == "" || near == "" || slices.Contains(known, name) {
+		return
+	}
+	x.add("scheduler-misnamed", onPod(p), fmt.Sprintf("no scheduler named %q is known; %q may be meant",
+		printable.Clip(name, maxScheduler), printable.Clip(near, maxScheduler)), "")
+}
+
+// maxScheduler bounds the bytes of a scheduler's name in a finding. Kubernetes lets a pod name one of any length.
+const maxScheduler = 63
 
 // never adds the finding that no node can ever run a pod, even if all other pods end. The reasons are the evidence.
 func (x *examination) never(p *v1.Pod, l whatif.Lasting) {
