@@ -70,6 +70,9 @@ const maxNames = 3
 // length.
 const maxName = 63
 
+// maxSaid bounds the bytes of a scheduler's sentence in another one.
+const maxSaid = 512
+
 // Facts are all that a sentence depends on.
 type Facts struct {
 	Namespace string // of the pod
@@ -88,6 +91,8 @@ type Facts struct {
 	NotJudged int
 	// Partial: the reader may not read all of the cluster, so that nodes may be missing.
 	Partial bool
+	// Said is the sentence in the message of the scheduler, see [Cut]; it stands for the nodes that may not be read.
+	Said string
 	// Unjudged are requirements of the pod that were not judged on any node.
 	Unjudged []string
 	// Soonest is where the end of pods makes room, searched on the nodes that lack only amounts.
@@ -160,8 +165,7 @@ func (f *Facts) misnamed() (s Summary, found bool) {
 func (f *Facts) ofNodes() Summary {
 	if len(f.Nodes) == 0 {
 		if f.NotJudged == 0 && f.Partial {
-			return Summary{NotKnown, "Not known: you may not read nodes, or there are none",
-				"ask an administrator for the right to read nodes and their layouts"}
+			return f.unread()
 		}
 		if f.NotJudged == 0 {
 			return Summary{Kind: NotKnown, Text: "Not known: there are no nodes"}
@@ -190,6 +194,15 @@ func (f *Facts) ofNodes() Summary {
 		return f.notNow(later, sel)
 	}
 	return f.forGood(sel)
+}
+
+// unread is the sentence for a reader without nodes: what the scheduler has found is known nevertheless.
+func (f *Facts) unread() Summary {
+	text := "Not known: you may not read nodes, or there are none"
+	if f.Said != "" {
+		text = "The scheduler says: " + printable.Clip(f.Said, maxSaid)
+	}
+	return Summary{NotKnown, text, "ask an administrator for the right to read nodes and their layouts"}
 }
 
 // notNow is the sentence for a pod that fits once something has ended. later are the nodes for which that is so. The

@@ -27,7 +27,7 @@ func (e *explanation) summary() summary.Summary {
 	}
 	if s := e.pod.Scheduling; s != nil && e.pod.Node == "" {
 		f.State, f.Scheduler, f.Seen, f.Gates, f.Node = summary.State(s.State), s.Scheduler, s.Seen, s.Gates, s.Node
-		f.Lease, f.Remedy = s.Lease != "", s.Remedy()
+		f.Lease, f.Remedy, f.Said = s.Lease != "", s.Remedy(), summary.Cut(s.Message)
 	}
 	f.Soonest = soonest(e.want(), len(e.verdicts), func(i int) *whatif.Node {
 		v := &e.verdicts[i]

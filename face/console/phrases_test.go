@@ -227,7 +227,7 @@ func situations() (out []summary.Facts) {
 			Remedy: "remove the gates, or look at the controller that should"},
 		summary.Facts{State: summary.Unseen, Scheduler: "tenon-sheduler"},
 		summary.Facts{State: summary.Unread, Scheduler: "tenon-sheduler"},
-		summary.Facts{Partial: true},
+		summary.Facts{Partial: true}, summary.Facts{Partial: true, Said: "Not now: its host ports are taken (node a)"},
 		summary.Facts{State: summary.Unseen, Scheduler: "mine", Remedy: "start a scheduler of that name"},
 		summary.Facts{State: summary.Unseen, Scheduler: "mine", Lease: true},
 		summary.Facts{State: summary.HasNode, Node: "node-a"})
