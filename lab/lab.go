@@ -138,7 +138,11 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 	if err := c.awaitPolicy(ctx); err != nil {
 		return err
 	}
-	say(fmt.Sprintf("%d nodes ready (%s)", len(c.Nodes), elapsed(began)))
+	ready := fmt.Sprintf("%d nodes ready", len(c.Nodes))
+	if len(c.Nodes) == 1 {
+		ready = "1 node ready"
+	}
+	say(fmt.Sprintf("%s (%s)", ready, elapsed(began)))
 	return nil
 }
 
