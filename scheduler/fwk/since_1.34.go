@@ -19,6 +19,7 @@ type (
 	ClusterEventWithHint = upstream.ClusterEventWithHint
 	Code                 = upstream.Code
 	CycleState           = upstream.CycleState
+	DeviceClassLister    = framework.DeviceClassLister
 	EnqueueExtensions    = framework.EnqueueExtensions
 	EventResource        = upstream.EventResource
 	FilterPlugin         = framework.FilterPlugin

@@ -15,6 +15,7 @@ type (
 	ClusterEventWithHint = upstream.ClusterEventWithHint
 	Code                 = upstream.Code
 	CycleState           = upstream.CycleState
+	DeviceClassLister    = upstream.DeviceClassLister
 	EnqueueExtensions    = upstream.EnqueueExtensions
 	EventResource        = upstream.EventResource
 	FilterPlugin         = upstream.FilterPlugin

@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/dynamic-resource-allocation/structured"
-	upstream "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -36,10 +37,9 @@ type cluster struct {
 	extended map[v1.ResourceName]string
 }
 
-func (c *cluster) ResourceClaims() upstream.ResourceClaimTracker                { return tracker{c} }
-func (c *cluster) ResourceSlices() upstream.ResourceSliceLister                 { return lister{c} }
-func (c *cluster) DeviceClasses() upstream.DeviceClassLister                    { return classes{c} }
-func (c *cluster) DeviceClassResolver() upstream.DeviceClassResolver            { return classes{c} }
+func (c *cluster) ResourceClaims() fwk.ResourceClaimTracker                     { return tracker{c} }
+func (c *cluster) ResourceSlices() fwk.ResourceSliceLister                      { return lister{c} }
+func (c *cluster) DeviceClasses() fwk.DeviceClassLister                         { return classes{c} }
 func (l lister) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) { return l.slices, nil }
 
 type lister struct{ *cluster }
@@ -99,6 +99,12 @@ func (t tracker) GetPendingAllocation(uid types.UID) *resourcev1.AllocationResul
 	return t.pending[uid]
 }
 
+func (t tracker) ClaimHasPendingAllocation(uid types.UID) bool { return t.pending[uid] != nil }
+
+func (t tracker) RemoveClaimPendingAllocation(uid types.UID) bool {
+	return t.MaybeRemoveClaimPendingAllocation(uid, true)
+}
+
 func (t tracker) MaybeRemoveClaimPendingAllocation(uid types.UID, _ bool) bool {
 	_, had := t.pending[uid]
 	delete(t.pending, uid)
@@ -108,17 +114,40 @@ func (t tracker) MaybeRemoveClaimPendingAllocation(uid types.UID, _ bool) bool {
 func (t tracker) AssumeClaimAfterAPICall(*resourcev1.ResourceClaim) error { return nil }
 func (t tracker) AssumedClaimRestore(_, _ string)                         {}
 
+// needs skips a test if this release of kube-scheduler does not have a feature by default.
+func needs(t *testing.T, gate featuregate.Feature) {
+	t.Helper()
+	if !has(gate) {
+		t.Skipf("feature gate %s is off in this release", gate)
+	}
+}
+
+var gates = utilfeature.DefaultMutableFeatureGate.GetAll()
+
+func has(gate featuregate.Feature) bool {
+	_, known := gates[gate]
+	return known && utilfeature.DefaultFeatureGate.Enabled(gate)
+}
+
+const (
+	partitions featuregate.Feature = "DRAPartitionableDevices"
+	capacities featuregate.Feature = "DRAConsumableCapacity"
+	extended   featuregate.Feature = "DRAExtendedResource"
+	admins     featuregate.Feature = "DRAAdminAccess"
+	lists      featuregate.Feature = "DRAPrioritizedList"
+)
+
 // handle is what the plugins need of kube-scheduler.
 type handle struct {
 	fwk.Handle
 	client    kubernetes.Interface
 	informers informers.SharedInformerFactory
-	dra       upstream.SharedDRAManager
+	dra       fwk.SharedDRAManager
 }
 
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.informers }
-func (h handle) SharedDRAManager() upstream.SharedDRAManager            { return h.dra }
+func (h handle) SharedDRAManager() fwk.SharedDRAManager                 { return h.dra }
 func (h handle) ProfileName() string                                    { return "default-scheduler" }
 
 // bench is a plugin on a cluster that a test changes between pods.

@@ -84,11 +84,14 @@ func draw(r *rand.Rand) *world {
 		switch r.IntN(8) {
 		case 0: // unknown
 		case 1:
-			d.numas = []int{ids[r.IntN(len(ids))], ids[r.IntN(len(ids))]}
+			d.numas = []int{ids[r.IntN(len(ids))], ids[r.IntN(len(ids))]}[:1+r.IntN(2)]
+			if !hasLists {
+				d.numas = d.numas[:1]
+			}
 		default:
 			d.numas = []int{ids[r.IntN(len(ids))]}
 		}
-		d.part, d.whole = d.driver == "b.example.com" && d.board >= 0, r.IntN(2) == 0
+		d.part, d.whole = has(partitions) && d.driver == "b.example.com" && d.board >= 0, r.IntN(2) == 0
 		if on, known := cards[d.card()]; d.part && known && !mixed {
 			d.numas = on
 		} else if d.part {
@@ -97,19 +100,29 @@ func draw(r *rand.Rand) *world {
 		w.devices = append(w.devices, d)
 		d.taken = d.taken && w.fit(nil)
 	}
-	if r.IntN(4) == 0 {
+	w.claim(r)
+	w.place(r, ids)
+	return w
+}
+
+// claim draws what the pod asks for.
+func (w *world) claim(r *rand.Rand) {
+	if has(extended) && r.IntN(4) == 0 {
 		w.requests = append(w.requests, request{claim: -1, extended: true, wishes: []wish{
 			{driver: []string{"a.example.com", "b.example.com"}[r.IntN(2)], count: 1 + r.IntN(2)}}})
 		if r.IntN(2) == 0 {
-			w.place(r, ids)
-			return w
+			return
 		}
 	}
 	for claim := range 1 + r.IntN(2) {
 		together := r.IntN(4) == 0
 		for range 1 + r.IntN(2) {
 			q := request{claim: claim, together: together}
-			for range []int{1, 1, 1, 2}[r.IntN(4)] {
+			n := []int{1, 1, 1, 2}[r.IntN(4)]
+			if !has(lists) {
+				n = 1
+			}
+			for range n {
 				all := r.IntN(7) == 0 && !together // kube-scheduler reports both at once as an error
 				q.wishes = append(q.wishes, wish{driver: []string{"", "a.example.com", "b.example.com"}[r.IntN(3)],
 					model: []string{"", "", "x"}[r.IntN(3)], count: []int{1, 1, 2}[r.IntN(3)]})
@@ -120,8 +133,6 @@ func draw(r *rand.Rand) *world {
 			w.requests = append(w.requests, q)
 		}
 	}
-	w.place(r, ids)
-	return w
 }
 
 // place draws where the pod is.
@@ -312,8 +323,7 @@ func (d *device) published() resourcev1.Device {
 	case 1:
 		out.Attributes["resource.kubernetes.io/numaNode"] = resourcev1.DeviceAttribute{IntValue: new(int64(d.numas[0]))}
 	case 2:
-		out.Attributes["resource.kubernetes.io/numaNode"] = resourcev1.DeviceAttribute{
-			IntValues: []int64{int64(d.numas[0]), int64(d.numas[1])}}
+		out.Attributes["resource.kubernetes.io/numaNode"] = listOf(d.numas[0], d.numas[1])
 	}
 	return out
 }

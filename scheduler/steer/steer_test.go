@@ -66,6 +66,7 @@ func (b *bench) isRefused(t *testing.T, pod *v1.Pod, why string) {
 
 // An extended resource that DRA serves has no claim before the pod is bound. Its devices are chosen like others.
 func TestExtendedResourcesThatDRAServes(t *testing.T) {
+	needs(t, extended)
 	b := newBench(t)
 	b.gpus(0, 0, 1, 1)
 	b.classes["gpu"].Spec.ExtendedResourceName = new("example.com/gpu")
@@ -137,6 +138,7 @@ func TestWhatIsNotKnown(t *testing.T) {
 // A partition takes from counters of its device, and the partitions on other NUMA nodes stay out of reach without
 // their counters being forgotten.
 func TestPartitions(t *testing.T) {
+	needs(t, partitions)
 	b := newBench(t)
 	devices := b.gpus(0, 0, 1, 1)
 	b.slices[0].Spec.Pool.ResourceSliceCount = 2
@@ -166,6 +168,7 @@ func TestPartitions(t *testing.T) {
 
 // A request with admin access gets devices that other claims hold.
 func TestAdminAccess(t *testing.T) {
+	needs(t, admins)
 	b := newBench(t)
 	b.gpus(0, 1)
 	for _, name := range []string{"gpu-0", "gpu-1"} {
@@ -182,6 +185,7 @@ func TestAdminAccess(t *testing.T) {
 
 // Devices that several claims share are near as well.
 func TestSharedDevices(t *testing.T) {
+	needs(t, capacities)
 	b := newBench(t)
 	for i := range b.gpus(0, 1) {
 		b.slices[0].Spec.Devices[i].AllowMultipleAllocations = new(true)
