@@ -45,8 +45,6 @@ func TestNUMANodesOfDevices(t *testing.T) {
 		fault  string
 	}{
 		"standard": {"d.example.com", attributes{numaNode: number(1)}, []int{1}, numaNode, ""},
-		"standard, a list": {"d.example.com", attributes{numaNode: {IntValues: []int64{5, 4, 6}}}, []int{5, 4, 6},
-			numaNode, ""},
 		"the standard one counts": {"dra.net", attributes{numaNode: number(1), "dra.net/numaNode": number(0)}, []int{1},
 			numaNode, ""},
 		"dra-driver-cpu": {"dra.cpu", attributes{"numaNodeID": number(0)}, []int{0},
@@ -68,11 +66,7 @@ func TestNUMANodesOfDevices(t *testing.T) {
 			pciBusID, ""},
 		"by another address": {"d.example.com", attributes{pciBusID: text("0000:3c:00.0")}, nil, "", ""},
 		"a text":             {"d.example.com", attributes{numaNode: text("1")}, nil, "", "is no number"},
-		"an empty list": {"d.example.com", attributes{numaNode: {IntValues: []int64{}}},
-			nil, "", "is no number"},
 		"too large": {"d.example.com", attributes{numaNode: number(1 << 40)},
-			nil, "", "outside 0..1023"},
-		"negative in a list": {"d.example.com", attributes{numaNode: {IntValues: []int64{0, -1}}},
 			nil, "", "outside 0..1023"},
 		"standard -1 and own number": {"dra.net", attributes{numaNode: number(-1), "numaNode": number(1)}, []int{1},
 			"dra.net/numaNode", ""},
