@@ -2,6 +2,7 @@ package steer
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -229,33 +230,23 @@ func (r *rest) siblings(s *resourcev1.ResourceSlice, n *ofNode) (out []*resource
 const maxNUMAs = 6
 
 // targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, all
-// combinations of the NUMA nodes that have devices, the smaller ones first. Of equally large ones, those with fewer
-// free devices come first, so that large claims find room elsewhere.
+// combinations of the NUMA nodes that have free devices, the smaller ones first. Among equally large ones, sets with
+// fewer free devices come first, so that large claims find room elsewhere. It returns none if every choice is as near.
 func (c *cycle) targets(n *ofNode, near []int) [][]int {
+	free, far := c.free(n, near)
+	if !far {
+		return nil
+	}
 	if len(near) > 0 {
 		return [][]int{near}
 	}
-	free := map[int]int{}
-	for id, on := range n.where {
-		for _, numa := range on {
-			free[numa] += 0
-			if !c.seen.allocated().Has(structured.MakeDeviceID(id.Driver, id.Pool, id.Name)) {
-				free[numa]++
-			}
-		}
-	}
-	var all []int
-	for numa := range free {
-		all = append(all, numa)
-	}
-	slices.SortFunc(all, func(a, b int) int { return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b)) })
-	var out [][]int
+	all := slices.SortedFunc(maps.Keys(free), func(a, b int) int {
+		return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b))
+	})
 	if len(all) > maxNUMAs {
-		for _, numa := range all {
-			out = append(out, []int{numa})
-		}
-		return out
+		return slices.Collect(slices.Chunk(all, 1))
 	}
+	var out [][]int
 	for set := range uint(1) << len(all) {
 		if size := bits.OnesCount(set); size == 0 || size == len(all) {
 			continue
@@ -270,4 +261,23 @@ func (c *cycle) targets(n *ofNode, near []int) [][]int {
 	}
 	slices.SortStableFunc(out, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
 	return out
+}
+
+// free counts the devices of each NUMA node that no claim holds alone. far is true if some are not near the pod, or, if
+// it is nowhere, on several NUMA nodes.
+func (c *cycle) free(n *ofNode, near []int) (free map[int]int, far bool) {
+	free = map[int]int{}
+	allocated := c.seen.allocated()
+	for i, numas := range n.numas {
+		for k, on := range numas {
+			if on == nil || allocated.Has(n.ids[i][k]) {
+				continue
+			}
+			far = far || len(near) > 0 && !touches(on, near)
+			for _, numa := range on {
+				free[numa]++
+			}
+		}
+	}
+	return free, far || len(near) == 0 && len(free) > 1
 }
