@@ -206,7 +206,7 @@ type Machine struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Devices []Resource `json:"devices,omitempty"`
-	// functions are PCI functions that may matter to pods, ascending by address; no decision depends on them.
+	// functions are PCI functions that may matter to pods, ascending by address; devices of claims are located by them.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +optional

@@ -58,15 +58,25 @@ func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*
 	return out
 }
 
-// NUMAs returns for each device of a slice the NUMA nodes that its attributes give, or nil if they give none.
-func NUMAs(s *resourcev1.ResourceSlice) [][]int {
-	out := make([][]int, len(s.Spec.Devices))
+// NUMAs returns the NUMA nodes of each device of a slice that belongs to one node, or nil for a device at an unknown
+// place. functions may be nil. unknown is true if a device has an address that functions do not know.
+func NUMAs(s *resourcev1.ResourceSlice, functions Functions) (out [][]int, unknown bool) {
+	out = make([][]int, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
-		if numas, _, err := numasOf(s.Spec.Driver, &s.Spec.Devices[i]); err == nil {
-			out[i] = numas
+		d := &s.Spec.Devices[i]
+		var err error
+		if out[i], _, err = numasOf(s.Spec.Driver, d); err != nil {
+			out[i] = nil
+		}
+		if at := address(s.Spec.Driver, d); out[i] == nil && at != "" && functions != nil {
+			if numa, ok := functions(*s.Spec.NodeName, at); ok {
+				out[i] = []int{numa}
+			} else {
+				unknown = true
+			}
 		}
 	}
-	return out
+	return out, unknown
 }
 
 // readPool adds the devices of one generation of a node's part of a pool. everywhere is the number of slices of the

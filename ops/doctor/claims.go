@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -44,20 +43,11 @@ func (x *examination) claims() {
 
 // functions returns where PCI functions are by the layouts of their nodes.
 func (x *examination) functions() claims.Functions {
-	at := map[[2]string]int{}
+	var at claims.Reported
 	for i := range x.View.Layouts {
-		l := &x.View.Layouts[i]
-		for _, f := range l.Machine.Functions {
-			ids, err := idset.Parse[idset.NUMA](string(f.NUMAs))
-			if err == nil && ids.Len() == 1 {
-				at[[2]string{l.Name, strings.ToLower(f.Address)}] = int(ids.Min())
-			}
-		}
+		at.Report(&x.View.Layouts[i])
 	}
-	return func(node, address string) (int, bool) {
-		numa, ok := at[[2]string{node, address}]
-		return numa, ok
-	}
+	return at.Function
 }
 
 // published examines what drivers publish about the devices of a node.

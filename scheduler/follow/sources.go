@@ -29,6 +29,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/state"
@@ -69,6 +70,7 @@ type Sources struct {
 	events     *report.Events
 	rejections *rejections
 	misaligned *report.Misaligned
+	functions  claims.Reported // of the nodes, for the devices of claims
 	// layoutTimes and topologyTimes record when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
@@ -116,9 +118,16 @@ func New(logger klog.Logger, o Options) *Sources {
 	s.Feed.OnReport(func(l *v1alpha1.NodeLayout) {
 		notices.Reported(l)
 		s.misaligned.Reported(l)
+		s.functions.Report(l)
+		if snap := s.Book.Snapshot(); s.functions.Len() > 2*snap.Len()+1 {
+			s.functions.Forget(func(node string) bool { return snap.Node(node) == nil && node != l.Name })
+		}
 	})
 	return s
 }
+
+// Functions returns where PCI functions are by the nodes' reports.
+func (s *Sources) Functions() *claims.Reported { return &s.functions }
 
 // onOutcome reports the outcome of a prediction to the log, to events, and to the caller of New.
 func (s *Sources) onOutcome(o state.Outcome) {

@@ -30,8 +30,16 @@ const Claims = steer.Name
 // Claims returns the factory of the plugin TenonClaims.
 func (s *Shared) Claims() Factory {
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		return steer.New(ctx, obj, h, places{s, profileOf(h)})
+		return steer.New(ctx, obj, h, places{s, profileOf(h)}, s.functions())
 	}
+}
+
+// functions returns where PCI functions are by the nodes' reports; nil in tests that follow no reports.
+func (s *Shared) functions() steer.Functions {
+	if s.sources == nil {
+		return nil
+	}
+	return s.sources.Functions()
 }
 
 // places tells TenonClaims where the pods of a profile are and will be.

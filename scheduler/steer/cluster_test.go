@@ -21,6 +21,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -28,6 +29,8 @@ import (
 // cluster holds the claims, classes and slices of one node, as kube-scheduler's manager of claims would have them. The
 // plugins that run on it are kube-scheduler's own ones.
 type cluster struct {
+	fwk.SharedDRAManager // what other releases have, and no test calls
+
 	slices  []*resourcev1.ResourceSlice
 	classes map[string]*resourcev1.DeviceClass
 	claims  map[string]*resourcev1.ResourceClaim
@@ -158,6 +161,8 @@ type bench struct {
 	// moved, if not nil, is where the pod is once its CPUs are reserved.
 	moved  *steer.Near
 	undone int
+	// functions are what agents report.
+	functions claims.Reported
 }
 
 func newBench(t testing.TB) *bench {
@@ -166,7 +171,7 @@ func newBench(t testing.TB) *bench {
 	b := &bench{cluster: &cluster{}}
 	h := handle{client: client, informers: informers.NewSharedInformerFactory(client, 0), dra: b}
 	var err error
-	if b.plugin, err = steer.New(context.Background(), nil, h, b); err != nil {
+	if b.plugin, err = steer.New(context.Background(), nil, h, b, &b.functions); err != nil {
 		t.Fatal(err)
 	}
 	b.clear()

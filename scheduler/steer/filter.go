@@ -56,7 +56,7 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	}
 	name := info.Node().Name
 	n := c.nodes[name]
-	if n == nil {
+	if n == nil || len(n.where) == 0 {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}
 	near := p.places.Predicted(cs, name)

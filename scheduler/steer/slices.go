@@ -18,6 +18,17 @@ type index struct {
 	of    []*resourcev1.ResourceSlice // what it was made from
 	nodes map[string]*ofNode
 	rest  *rest
+	// functions may be nil; version is their version when the index was made.
+	functions Functions
+	version   int64
+}
+
+// Functions knows on which NUMA nodes the PCI functions of nodes are.
+type Functions interface {
+	// Function is a [claims.Functions].
+	Function(node, address string) (numa int, ok bool)
+	// Version changes whenever Function returns something else.
+	Version() int64
 }
 
 // rest are the slices that do not belong to one node, and the slices of all pools.
@@ -37,6 +48,8 @@ type ofNode struct {
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
 	ids   [][]structured.DeviceID
+	// unknown is true if a device has the address of a PCI function that is not known.
+	unknown bool
 	// where has the NUMA nodes of each located device.
 	where map[claims.ID][]int
 }
@@ -46,9 +59,15 @@ const maxDevices = 4096
 
 // update makes the index anew if the slices have changed. Slices that have not changed are not read again.
 func (x *index) update(all []*resourcev1.ResourceSlice) {
-	if slices.Equal(x.of, all) {
+	version, function := int64(0), claims.Functions(nil)
+	if x.functions != nil {
+		version, function = x.functions.Version(), x.functions.Function
+	}
+	reported := version != x.version
+	if slices.Equal(x.of, all) && !reported {
 		return
 	}
+	x.version = version
 	before := x.nodes
 	x.of, x.nodes = slices.Clone(all), map[string]*ofNode{}
 	x.rest = &rest{pools: map[poolID][]*resourcev1.ResourceSlice{}}
@@ -62,34 +81,30 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 		own[*s.Spec.NodeName] = append(own[*s.Spec.NodeName], s)
 	}
 	for node, list := range own {
-		if old := before[node]; old != nil && slices.Equal(old.slices, list) {
+		if old := before[node]; old != nil && slices.Equal(old.slices, list) && !(reported && old.unknown) {
 			x.nodes[node] = old
 			continue
 		}
-		if n := readNode(list); n != nil {
-			x.nodes[node] = n
-		}
+		x.nodes[node] = readNode(list, function)
 	}
 }
 
-// readNode returns nil if no device of the slices is located, or if there are too many.
-func readNode(list []*resourcev1.ResourceSlice) *ofNode {
+// readNode reads the slices of a node. The result has no located devices if there are too many.
+func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofNode {
 	n := &ofNode{slices: list, where: map[claims.ID][]int{}}
 	devices := 0
 	for _, s := range list {
 		if devices += len(s.Spec.Devices); devices > maxDevices {
-			return nil
+			return &ofNode{slices: list}
 		}
-		numas := claims.NUMAs(s)
+		numas, unknown := claims.NUMAs(s, functions)
+		n.unknown = n.unknown || unknown
 		n.numas, n.ids = append(n.numas, numas), append(n.ids, idsOf(s))
 		for i, on := range numas {
 			if on != nil {
 				n.where[claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}] = on
 			}
 		}
-	}
-	if len(n.where) == 0 {
-		return nil
 	}
 	return n
 }

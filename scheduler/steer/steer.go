@@ -67,14 +67,20 @@ var (
 	_ fwk.EnqueueExtensions = (*Plugin)(nil)
 )
 
-// New makes the plugin of a profile. args are arguments of DynamicResources, or nil for its defaults. New returns an
-// error if the arguments are invalid.
-func New(ctx context.Context, args runtime.Object, h fwk.Handle, places Places) (*Plugin, error) {
+// New makes the plugin of a profile. args are arguments of DynamicResources, or nil for its defaults; functions may be
+// nil. New returns an error if the arguments are invalid.
+func New(
+	ctx context.Context,
+	args runtime.Object,
+	h fwk.Handle,
+	places Places,
+	functions Functions,
+) (*Plugin, error) {
 	args, err := decode(args)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{places: places}
+	p := &Plugin{places: places, index: index{functions: functions}}
 	if h.SharedDRAManager() == nil { // dynamic resource allocation is off
 		p.DynamicResources, err = wrapped(ctx, args, h)
 		return p, err

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/structured"
 
+	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
@@ -223,4 +224,23 @@ func TestHostileSlices(t *testing.T) {
 	if got := b.schedule(t.Context(), t, pod); got.why == "" && len(got.devices) != 1 {
 		t.Errorf("the pod got %v", got.devices)
 	}
+}
+
+// A driver may give only the address of a device. Where its PCI function is, the node's agent reports, perhaps later.
+func TestDevicesByTheirAddress(t *testing.T) {
+	b := newBench(t)
+	devices := b.gpus(0, 0)
+	for i := range devices {
+		devices[i].Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+			"resource.kubernetes.io/pciBusID": {StringValue: new([]string{"0000:1A:00.0", "0000:b1:00.0"}[i])}}
+	}
+	b.near = steer.Near{NUMAs: []int{1}, Must: true}
+	pod := podNamed("one")
+	b.claim(pod, counted(1))
+	b.gets(t, pod, "0")
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	l := &v1alpha1.NodeLayout{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	l.Machine.Functions = []v1alpha1.Function{{Address: "0000:1a:00.0", NUMAs: "0"}, {Address: "0000:b1:00.0", NUMAs: "1"}}
+	b.functions.Report(l)
+	b.gets(t, pod, "1")
 }
