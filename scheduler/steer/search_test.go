@@ -123,7 +123,7 @@ func (w *world) claim(r *rand.Rand) {
 				n = 1
 			}
 			for range n {
-				all := r.IntN(7) == 0 && !together // kube-scheduler reports both at once as an error
+				all := r.IntN(7) == 0 && !together && (allInLists || n == 1) // kube-scheduler reports both at once as an error
 				q.wishes = append(q.wishes, wish{driver: []string{"", "a.example.com", "b.example.com"}[r.IntN(3)],
 					model: []string{"", "", "x"}[r.IntN(3)], count: []int{1, 1, 2}[r.IntN(3)]})
 				if all {
