@@ -245,3 +245,73 @@ func TestDevicesByTheirAddress(t *testing.T) {
 	b.functions.Report(l)
 	b.gets(t, pod, "1")
 }
+
+// On a node of dra-driver-cpu, a claim has the CPUs, and the kubelet gives none. The GPU comes from the NUMA node that
+// has enough of them, though neither claim names it. The driver publishes single CPUs, or one device for each NUMA node
+// whose CPUs claims share.
+func TestCPUsFromClaims(t *testing.T) {
+	for name, shared := range map[string]bool{"single CPUs": false, "NUMA nodes": true} {
+		t.Run(name, func(t *testing.T) {
+			if shared {
+				needs(t, capacities)
+			}
+			b := newBench(t)
+			b.gpus(0, 1)
+			b.publishCPUs(shared)
+			pod := podNamed("worker")
+			b.claim(pod, counted(1))
+			b.claim(pod, cpuClaim(shared, 4))
+			got := b.schedule(t.Context(), t, pod)
+			want := append(gpuNames("1"), "dra.cpu/node/cpu-4", "dra.cpu/node/cpu-5", "dra.cpu/node/cpu-6",
+				"dra.cpu/node/cpu-7")
+			if shared {
+				want = append(gpuNames("1"), "dra.cpu/node/numa-1")
+			}
+			slices.Sort(want)
+			if !slices.Equal(got.devices, want) {
+				t.Errorf("the pod got %v (%s), want %v", got.devices, got.why, want)
+			}
+		})
+	}
+}
+
+// publishCPUs adds the CPUs of two NUMA nodes, four each. A CPU of the first one is taken.
+func (b *bench) publishCPUs(shared bool) {
+	b.classes["cpu"] = &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}
+	b.classes["cpu"].Spec.Selectors = selector(`device.driver == "dra.cpu"`)
+	b.classes["gpu"].Spec.Selectors = selector(`device.driver == "gpu.example.com"`)
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "cpus"}}
+	s.Spec = resourcev1.ResourceSliceSpec{Driver: "dra.cpu", NodeName: new("node"),
+		Pool: resourcev1.ResourcePool{Name: "node", Generation: 1, ResourceSliceCount: 1}}
+	add := func(name string, numa int64) *resourcev1.Device {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: name,
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"dra.cpu/numaNodeID": {IntValue: &numa}}})
+		return &s.Spec.Devices[len(s.Spec.Devices)-1]
+	}
+	for numa := range int64(2) {
+		if shared {
+			d := add(fmt.Sprintf("numa-%d", numa), numa)
+			d.AllowMultipleAllocations = new(true)
+			d.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
+				"dra.cpu/cpu": {Value: *resource.NewQuantity(3+numa, resource.DecimalSI)}}
+			continue
+		}
+		for cpu := range int64(4) {
+			add(fmt.Sprintf("cpu-%d", 4*numa+cpu), numa)
+		}
+	}
+	b.taken.Insert(structured.MakeDeviceID("dra.cpu", "node", "cpu-1"))
+	b.slices = append(b.slices, s)
+}
+
+func cpuClaim(shared bool, n int64) resourcev1.DeviceClaim {
+	out := counted(n)
+	e := out.Requests[0].Exactly
+	e.DeviceClassName = "cpu"
+	if shared {
+		e.Count = 1
+		e.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{
+			"dra.cpu/cpu": *resource.NewQuantity(n, resource.DecimalSI)}}
+	}
+	return out
+}
