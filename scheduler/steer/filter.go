@@ -104,10 +104,18 @@ func (p *Plugin) filterNear(
 
 // refusal returns why a node is refused: no devices of the pod's claims are near its CPUs and memory.
 func refusal(numas []int) string {
-	return noneNear + idset.Of(numas...).String() + ", where its CPUs and memory would be"
+	return noneNear + numaNodes(numas) + ", where its CPUs and memory would be"
 }
 
-const noneNear = "the pod's claims get no devices on NUMA node "
+const noneNear = "the pod's claims get no devices on "
+
+// numaNodes names NUMA nodes.
+func numaNodes(ids []int) string {
+	if len(ids) == 1 {
+		return fmt.Sprintf("NUMA node %d", ids[0])
+	}
+	return "NUMA nodes " + idset.Of(ids...).String()
+}
 
 // Far reports whether the plugin refused a node because devices are not near the pod.
 func Far(status *fwk.Status) bool {

@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -34,8 +33,8 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	if id, apart := n.apart(devices, near.NUMAs); apart {
 		p.places.Undone(pod)
-		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("device %s is on NUMA node %d, and the pod's CPUs and memory "+
-			"will be on NUMA node %s, since other pods came first", id, n.where[id][0], idset.Of(near.NUMAs...)))
+		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("device %s is on %s, and the pod's CPUs and memory "+
+			"will be on %s, since other pods came first", id, numaNodes(n.where[id]), numaNodes(near.NUMAs)))
 	}
 	return nil
 }
