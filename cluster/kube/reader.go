@@ -88,6 +88,8 @@ type View struct {
 	// Served are the extended resources that classes of devices (DRA) serve; see [Reader.Served]. It is nil if the
 	// classes were not read, or if the identity may not read them.
 	Served map[string]bool
+	// Devices is nil if it was not read.
+	Devices *Devices
 	// Unread are resources that count as missing because they could not be read, beside pods; see Seen.
 	Unread []document.Limit
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/held"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
 )
@@ -171,4 +172,23 @@ func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []
 	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
 	out, o.omitted = newPods(kube.StoreAll(pods))
 	return out, err
+}
+
+// Claims returns what drivers publish and what claims hold. Kinds that the identity may not list count as missing, and
+// the result names them.
+func (o *Once) Claims(ctx context.Context) (*document.Claims, error) {
+	v := o.view // of the same moment as the last answer
+	if v == nil {
+		var err error
+		if v, err = o.read(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+	if v.Devices == nil {
+		var err error
+		if v.Devices, err = o.reader.Devices(ctx, v.Seen); err != nil {
+			return nil, err
+		}
+	}
+	return held.Of(v), nil
 }

@@ -31,6 +31,8 @@ type Pod struct {
 	Around map[string]Around
 	// Unjudged describes requirements of the pod on nodes that no command judges.
 	Unjudged []string
+	// Claimed is set if the pod names claims of devices (DRA), or has one for extended resources.
+	Claimed bool
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil for a pod with a node, and if it was not read.
@@ -60,7 +62,8 @@ func newPod(pod *v1.Pod) (Pod, error) {
 	if err != nil {
 		return Pod{}, err
 	}
-	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName,
+	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
 }
 

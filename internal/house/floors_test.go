@@ -118,6 +118,8 @@ var floors = []floor{
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
 	{"cluster/claims", nil, words(`core/idset core/printable api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
+	{"cluster/held", nil, words(`core/... api/document api/v1alpha1 cluster/claims cluster/kube`),
+		words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
 	{
 		"cluster/stage",
@@ -131,7 +133,7 @@ var floors = []floor{
 		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
-	{"cluster/view", nil, words(`core/... api/document api/pod cluster/kube cluster/live cluster/stage`), inCluster},
+	{"cluster/view", nil, words(`core/... api/document api/pod cluster/held cluster/kube cluster/live cluster/stage`), inCluster},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 

@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/idset"
+)
+
+// Devices has the objects of dynamic resource allocation (DRA) by which devices and their holders are known.
+type Devices struct {
+	Slices []resourcev1.ResourceSlice
+	Claims []resourcev1.ResourceClaim
+	// ClaimsOf are the namespaces whose claims were read; nil: all.
+	ClaimsOf *Seen
+	// Unread are the kinds that could not be read.
+	Unread []document.Limit
+}
+
+// Slices is the resource of what drivers publish, in the form of Devices.Unread.
+const Slices = "resourceslices"
+
+// Devices lists what drivers publish, and claims of all namespaces or, if that is forbidden, of the namespaces
+// of pods, as far as the identity may list them. An API server that does not serve the kinds (before 1.34)
+// has none.
+func (r *Reader) Devices(ctx context.Context, pods *Seen) (*Devices, error) {
+	out := &Devices{}
+	published, err := r.devices.Slices.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		out.Unread = append(out.Unread, document.Limit{Resource: Slices, Reason: notListed})
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("list resource slices: %w", err)
+	default:
+		out.Slices = published.Items
+	}
+	all, err := r.devices.Claims.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return out, r.claimsWithin(ctx, pods, out)
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("list resource claims: %w", err)
+	}
+	out.Claims = all.Items
+	return out, nil
+}
+
+// claimsWithin adds the claims of the namespaces of pods that the identity may list.
+func (r *Reader) claimsWithin(ctx context.Context, pods *Seen, out *Devices) error {
+	out.ClaimsOf = &Seen{}
+	if pods != nil {
+		for _, namespace := range pods.Namespaces {
+			some, err := r.devices.Claims.In(namespace).List(ctx, metav1.ListOptions{})
+			if apierrors.IsForbidden(err) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("list resource claims in namespace %s: %w", namespace, err)
+			}
+			out.Claims, out.ClaimsOf.Namespaces = append(out.Claims, some.Items...), append(out.ClaimsOf.Namespaces, namespace)
+		}
+	}
+	why := notListed
+	if read := out.ClaimsOf.Namespaces; len(read) > 0 {
+		why = "you may not list those of other namespaces than " + strings.Join(read, ", ")
+	}
+	out.Unread = append(out.Unread, document.Limit{Resource: "resourceclaims", Reason: why})
+	return nil
+}
+
+// Functions returns a function that finds the NUMA node of a PCI function by the layouts of the view: by the name of a
+// node, and an address such as "0000:3b:00.0" in lower case. ok is false if it is not known.
+func (v *View) Functions() func(node, address string) (numa int, ok bool) {
+	at := map[[2]string]int{}
+	for i := range v.Layouts {
+		l := &v.Layouts[i]
+		for _, f := range l.Machine.Functions {
+			ids, err := idset.Parse[idset.NUMA](string(f.NUMAs))
+			if err == nil && ids.Len() == 1 {
+				at[[2]string{l.Name, strings.ToLower(f.Address)}] = int(ids.Min())
+			}
+		}
+	}
+	return func(node, address string) (int, bool) {
+		numa, ok := at[[2]string{node, address}]
+		return numa, ok
+	}
+}
