@@ -59,6 +59,8 @@ type Node struct {
 	NUMAs      []NUMA                 `json:"numas,omitempty"`
 	// Holdings are in the order in which the node admitted the pods.
 	Holdings []Holder `json:"holdings,omitempty"`
+	// Claims are the devices that drivers publish for claims (DRA); absent if there are none.
+	Claims *NodeClaims `json:"claims,omitempty"`
 }
 
 // Summary is a node in numbers: NodeLayout's summary, and the sources of the holdings.

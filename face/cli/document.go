@@ -20,6 +20,8 @@ type explanationDocument struct {
 	Message    string             `json:"message,omitempty"`
 	Containers []document.Request `json:"containers"`
 	Holds      *document.Holder   `json:"holds,omitempty"` // what it holds on Node
+	// Claims is what it holds by ResourceClaims (DRA); absent if it has none.
+	Claims *document.PodClaims `json:"claims,omitempty"`
 	// Summary is the one sentence about a pod that has no node, or that a kubelet has refused.
 	Summary *document.Sentence `json:"summary,omitempty"`
 	// Scheduling is how far the scheduler has come with a pod that has no node; nil where this is not known.
@@ -51,7 +53,7 @@ func (e *explanation) document() explanationDocument {
 		Kind: "PodExplanation", Pod: document.PodOf(p.ID), QoS: document.QoSName(p.Pod.QoS), Phase: p.Phase,
 		Node: p.Node, Reason: p.Reason, Message: p.Message,
 		Containers: document.Each(p.Pod.Containers, document.RequestOf),
-		Scheduling: p.Scheduling, Warnings: p.Misspelt, Unjudged: append([]string{}, p.Unjudged...),
+		Claims:     e.claims, Scheduling: p.Scheduling, Warnings: p.Misspelt, Unjudged: append([]string{}, p.Unjudged...),
 		Verdicts:  document.Each(e.verdicts, verdictOn.document),
 		Groups:    document.Each(groupsOf(e.refusing()), nodeGroup.document),
 		NotJudged: append([]document.Problem{}, e.problems...), Partial: e.partial,
@@ -109,6 +111,7 @@ func (s scene) document(file bool) mapDocument {
 		if file {
 			n.From, n.Unaligned = "file", nil // a machine file has no kubelet
 		}
+		n.Claims = s.claims.Node(n.Name)
 		for k := range n.Holdings {
 			n.Holdings[k].Misaligned = s.misaligned[n.Holdings[k].UID]
 		}

@@ -93,6 +93,8 @@ type explanation struct {
 	// problems are the nodes without known data, unless another reason excludes the pod from them.
 	problems []document.Problem
 	partial  string // what of the cluster was not read; see [Partial]
+	// claims is what the pod holds by claims; nil if it has none.
+	claims *document.PodClaims
 }
 
 // verdictOn is the verdict on one node. node is nil if the NUMA nodes of the node are not known.
@@ -127,7 +129,9 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	}
 	e := newExplanation(pod, nodes, problems)
 	e.partial = partialText(cluster)
-	return e, nil
+	claims, err := claimsOf(ctx, cluster, pod)
+	e.claims = claims.Pod(pod.ID.UID)
+	return e, err
 }
 
 // notFound adds to a NotFound error about a pod the node that still reports the pod, if there is one, and otherwise

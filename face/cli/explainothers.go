@@ -247,6 +247,14 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 			x.one = e
 		}
 	}
+	claims, err := claimsOf(c.Context(), cluster, x.pods...)
+	if err != nil {
+		return err
+	}
+	x.list.addClaims(nodes, x.pods, claims)
+	if x.one != nil {
+		x.one.claims = claims.Pod(x.one.pod.ID.UID)
+	}
 	if done, err := f.output.write(c.OutOrStdout(), x.document(), x.names()); done {
 		return err
 	}
@@ -289,8 +297,13 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 func (x *workloadExplanation) row(p view.Pod) []string {
 	row := []string{p.ID.Name, cmp.Or(p.Reason, p.Phase), cmp.Or(p.Node, "-"), "-", "-"}
 	for _, l := range x.list.pods {
-		if l.entry.Pod.UID == p.ID.UID {
-			row[3], row[4] = spread(l.node, l.entry.Holdings...), yesNo(!l.misaligned())
+		switch {
+		case l.entry.Pod.UID != p.ID.UID:
+		case len(l.units) == 0:
+			row[3], row[4] = podNUMAs(l.claims), besideText(l.claims, l.node, &l.entry)
+		default:
+			row[3] = spread(l.node, l.entry.Holdings...)
+			row[4] = yesNo(!l.misaligned() && l.claims.Apart() == 0)
 		}
 	}
 	return row

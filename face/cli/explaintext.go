@@ -32,6 +32,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 		p.add(e.writeSummary)
 		p.add(e.writePod)
 		p.add(e.writeRequests)
+		p.add(e.writeClaims)
 		e.addVerdicts(&p, all)
 		p.add(e.writeSaid)
 	case e.ended():
@@ -41,6 +42,7 @@ func (e *explanation) write(w io.Writer, all bool) error {
 		p.add(e.writePod)
 		p.add(e.writeRequests)
 		p.add(e.writeHome)
+		p.add(e.writeClaims)
 		if all {
 			p.add(func(b *bufio.Writer) { fmt.Fprintf(b, "\nIf it were on another node:\n") })
 			e.addVerdicts(&p, all)

@@ -98,7 +98,7 @@ func (a *app) drawMap(ctx context.Context, c *cobra.Command, w io.Writer, f mapF
 		return err
 	}
 	if f.output.format == "wide" {
-		return writeSummary(w, s.nodes, s.problems, true)
+		return s.writeSummary(w, true)
 	}
 	o := f.options(raw(c.OutOrStdout()))
 	o.Misaligned = s.misaligned
@@ -138,6 +138,7 @@ type scene struct {
 	nodes           []*state.Node
 	problems, notes []document.Problem
 	misaligned      map[string]bool
+	claims          *document.Claims // nil for a machine file
 }
 
 // scene reads the machine of --machine if there is one, and otherwise the cluster, with all nodes if there are neither
@@ -174,7 +175,8 @@ func (a *app) scene(ctx context.Context, c *cobra.Command, f mapFlags, names []s
 		}
 	}
 	s.misaligned = alignmentsOf(s.nodes, pods).marks()
-	return s, nil
+	s.claims, err = claimsIn(ctx, cluster)
+	return s, err
 }
 
 // only removes from the scene all nodes except the named ones. It returns an error if one of them cannot be drawn, or
@@ -265,7 +267,7 @@ func parseMachine(data []byte) (*topo.Machine, []string, error) {
 // only with --all.
 func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) error {
 	if summary {
-		if err := writeSummary(w, s.nodes, s.problems, false); err != nil {
+		if err := s.writeSummary(w, false); err != nil {
 			return err
 		}
 		if len(s.nodes) > fewMaps && !f.all {
@@ -280,14 +282,18 @@ func (f mapFlags) write(w io.Writer, s scene, o draw.Options, summary bool) erro
 		if err := draw.Map(raw(w), n, o); err != nil {
 			return err
 		}
+		if err := writeNodeClaims(w, n.Name, s.claims); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func writeSummary(w io.Writer, nodes []*state.Node, problems []document.Problem, wide bool) error {
+// writeSummary writes a table of all nodes, and why some cannot be drawn.
+func (s scene) writeSummary(w io.Writer, wide bool) error {
 	switch {
-	case len(nodes) > 0:
-		if err := writeNodes(w, nodes, wide); err != nil {
+	case len(s.nodes) > 0:
+		if err := writeNodes(w, s.nodes, s.claims, wide); err != nil {
 			return err
 		}
 	default:
@@ -295,11 +301,11 @@ func writeSummary(w io.Writer, nodes []*state.Node, problems []document.Problem,
 			return err
 		}
 	}
-	if len(problems) == 0 {
+	if len(s.problems) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	return problemTable("NOT DRAWN BECAUSE", problems).write(w, false)
+	return problemTable("NOT DRAWN BECAUSE", s.problems).write(w, false)
 }
 
 // options returns the width and colour of the drawing. If w is a terminal, the drawing may be wider than the default

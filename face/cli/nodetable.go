@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -15,7 +16,7 @@ import (
 // writeNodes writes a table with one line per node: its kubelet's policy and scope, and what is free. The column
 // KNOWN, with the source of a node's data, appears if some nodes are estimated (coarse), and with "-o wide". A "+"
 // behind the number of pods means that unknown pods hold something, too.
-func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
+func writeNodes(w io.Writer, nodes []*state.Node, claims *document.Claims, wide bool) error {
 	t := table{
 		heads: []string{"NODE", "KNOWN", "POLICY", "SCOPE", "NUMA", "CPUS FREE", "MEMORY FREE", "PODS", "DEVICES FREE"},
 		wide:  []string{"KNOWN", "MEMORY FREE"},
@@ -24,13 +25,13 @@ func writeNodes(w io.Writer, nodes []*state.Node, wide bool) error {
 		t.wide = t.wide[1:]
 	}
 	for _, n := range nodes {
-		t.rows = append(t.rows, nodeRow(n, wide))
+		t.rows = append(t.rows, nodeRow(n, claims.Node(n.Name), wide))
 	}
 	return t.write(w, wide)
 }
 
 // nodeRow returns the cells of one node, in the order of the headings in writeNodes.
-func nodeRow(n *state.Node, wide bool) []string {
+func nodeRow(n *state.Node, claims *document.NodeClaims, wide bool) []string {
 	name := n.Name
 	if len(n.Inexact) > 0 {
 		name += inexactMark
@@ -44,7 +45,7 @@ func nodeRow(n *state.Node, wide bool) []string {
 		cpus = fmt.Sprintf("%d shared", n.Machine.CPUs().Len())
 	}
 	return []string{name, n.Quality.String(), n.Rules.Topology.Policy.String(), n.Rules.Topology.Scope.String(),
-		fmt.Sprint(len(n.Machine.NUMAs())), cpus, freeMemory(n), podCount(n), freeDevices(n, wide)}
+		fmt.Sprint(len(n.Machine.NUMAs())), cpus, freeMemory(n), podCount(n), freeDevices(n, claims, wide)}
 }
 
 // freeMemory returns the memory (without hugepages) that Guaranteed pods may still get, and the total, as text.
@@ -74,15 +75,18 @@ func podCount(n *state.Node) string {
 	return fmt.Sprint(len(n.Entries))
 }
 
-// freeDevices returns the number of free devices of each resource, as text. If wide is set, the text has all
-// resources. Otherwise it has as many resources as fit into the narrowest last column of a table.
-func freeDevices(n *state.Node, wide bool) string {
+// freeDevices returns the number of free devices of each resource and each driver, as text. If wide is set, the text
+// has all of them. Otherwise it has as many as fit into the narrowest last column of a table.
+func freeDevices(n *state.Node, claims *document.NodeClaims, wide bool) string {
 	const room = leastLast - len(", +64 more")
 	out := ""
-	all := n.Machine.Resources()
-	for i, r := range all {
-		item := fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:], len(n.Usage.FreeDevices(r.Name)),
-			len(r.Devices))
+	var all []string
+	for _, r := range n.Machine.Resources() {
+		all = append(all, fmt.Sprintf("%s %d/%d", r.Name[strings.LastIndexByte(r.Name, '/')+1:],
+			len(n.Usage.FreeDevices(r.Name)), len(r.Devices)))
+	}
+	all = append(all, claimItems(claims)...)
+	for i, item := range all {
 		bound := room
 		if i == len(all)-1 { // no number of further resources follows
 			bound = leastLast

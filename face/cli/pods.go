@@ -89,6 +89,8 @@ type podAlignment struct {
 	node  *state.Node
 	entry state.Entry
 	units []place.Alignment
+	// claims is what the pod holds by claims, which units do not have; nil if it has none.
+	claims *document.PodClaims
 	// now are the nodes on which a misaligned pod would be aligned if it were created again, its own node first.
 	now []*state.Node
 }
@@ -154,7 +156,12 @@ func (a *app) alignments(ctx context.Context, f podsFlags, names []string) (*ali
 	if known := nodesKnown(nodes, problems); f.node != "" && !slices.Contains(known, f.node) {
 		return nil, unknownNode(f.node, known)
 	}
+	claims, err := claimsOf(ctx, cluster, pods...)
+	if err != nil {
+		return nil, err
+	}
 	out := alignmentsOf(nodes, pods)
+	out.addClaims(nodes, pods, claims)
 	out.namespace, out.vacant, out.partial = namespace, vacant, partialText(cluster) != ""
 	out.problems = append(out.problems, problems...)
 	out.filter(f)
@@ -194,7 +201,7 @@ func (a *app) chosenPods(ctx context.Context, cluster Cluster, pods []view.Pod, 
 // filter removes the pods that the flags do not select.
 func (a *alignments) filter(f podsFlags) {
 	a.pods = slices.DeleteFunc(a.pods, func(p podAlignment) bool {
-		return f.misaligned && !p.misaligned() || f.node != "" && p.node.Name != f.node
+		return f.misaligned && !p.misaligned() && p.claims.Apart() == 0 || f.node != "" && p.node.Name != f.node
 	})
 	a.problems = sortedProblems(slices.DeleteFunc(a.problems, func(p document.Problem) bool {
 		return f.node != "" && p.Node != f.node
@@ -223,11 +230,15 @@ func alignmentsOf(nodes []*state.Node, pods []view.Pod) *alignments {
 			}
 		}
 	}
-	slices.SortFunc(out.pods, func(a, b podAlignment) int {
+	out.sort()
+	return out
+}
+
+func (a *alignments) sort() {
+	slices.SortFunc(a.pods, func(a, b podAlignment) int {
 		return cmp.Or(strings.Compare(a.entry.Pod.Namespace, b.entry.Pod.Namespace),
 			strings.Compare(a.entry.Pod.Name, b.entry.Pod.Name))
 	})
-	return out
 }
 
 func viewsByUID(pods []view.Pod) map[string]view.Pod {
@@ -336,6 +347,9 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 			}
 			t.rows = append(t.rows, row)
 		}
+		if row := p.claimRow(); row != nil {
+			t.rows = append(t.rows, row[:len(t.heads)])
+		}
 	}
 	if len(t.rows) > 0 {
 		if err := t.write(w, wide); err != nil {
@@ -345,6 +359,7 @@ func (a *alignments) write(w io.Writer, f podsFlags) error {
 		return err
 	}
 	a.writeRemedies(w, bad)
+	a.writeApart(w)
 	if len(a.problems) == 0 {
 		return nil
 	}
@@ -448,6 +463,8 @@ type alignmentDocument struct {
 	document.Holder
 	Node  string         `json:"node"`
 	Units []unitDocument `json:"units"`
+	// Claims is what the pod holds by ResourceClaims (DRA); absent if it has none. Misaligned and Units leave it out.
+	Claims *document.PodClaims `json:"claims,omitempty"`
 	// AlignedOn are nodes on which a misaligned pod would be aligned if it were created again now.
 	AlignedOn []string `json:"alignedOn,omitempty"`
 }
@@ -471,7 +488,7 @@ func (a *alignments) document() alignmentsDocument {
 		Pods: document.Each(a.pods, func(p podAlignment) alignmentDocument {
 			m := p.node.Machine
 			extent := func(e place.Extent) extentDocument { return extentDocument{document.NUMAs(m, e.NUMAs), e.Distance} }
-			d := alignmentDocument{Holder: document.HolderOf(m, p.entry), Node: p.node.Name,
+			d := alignmentDocument{Holder: document.HolderOf(m, p.entry), Node: p.node.Name, Claims: p.claims,
 				Units: document.Each(p.units, func(u place.Alignment) unitDocument {
 					return unitDocument{u.Container, u.Misaligned(), extent(u.Held), extent(u.Best)}
 				})}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// claiming is a cluster whose claims are known.
+type claiming struct {
+	cluster
+	claims *document.Claims
+}
+
+func (c claiming) Claims(context.Context) (*document.Claims, error) { return c.claims, nil }
+
+func gpu(name string) document.DeviceName {
+	return document.DeviceName{Driver: "gpu.example.com", Pool: "gpu-b", Device: name}
+}
+
+func holder(claim string, pods ...string) document.ClaimHolder {
+	h := document.ClaimHolder{Namespace: "ml", Claim: claim}
+	for _, p := range pods {
+		h.Pods = append(h.Pods, document.PodOf(id(p)))
+	}
+	return h
+}
+
+// withClaims returns the small cluster. On gpu-b, where trainer-0 holds CPUs of NUMA node 0, a driver publishes GPUs:
+// trainer-0 has one of each NUMA node, and web, which holds nothing else, has a network device.
+func withClaims(t testing.TB) claiming {
+	c := small(t)
+	for _, name := range []string{"ml/trainer-0", "ml/trainer-9"} {
+		p := c.pods[name]
+		p.Claimed = true
+		c.pods[name] = p
+	}
+	c.pods["ml/light"] = view.Pod{ID: id("ml/light"), Phase: "Running", Node: "gpu-b", Claimed: true,
+		Pod: &place.Pod{QoS: place.Burstable, Containers: []place.Container{{Name: "web", MilliCPU: 250}}}}
+	zero, one := new(int32(0)), new(int32(1))
+	nic := document.DeviceName{Driver: "dra.net", Pool: "gpu-b", Device: "eth1"}
+	of0 := []document.ClaimHolder{holder("trainer-0-gpus-x7k2p", "ml/trainer-0")}
+	return claiming{c, &document.Claims{
+		Nodes: map[string]*document.NodeClaims{"gpu-b": {
+			Devices: []document.ClaimDevice{
+				{DeviceName: nic, Holders: []document.ClaimHolder{holder("light-nic", "ml/light")}},
+				{DeviceName: gpu("gpu-0"), NUMA: zero, Holders: of0},
+				{DeviceName: gpu("gpu-1"), NUMA: zero},
+				{DeviceName: gpu("gpu-2"), NUMA: one, Holders: of0},
+				{DeviceName: gpu("gpu-3"), NUMA: one, Near: "0-1", Shared: true},
+				{DeviceName: gpu("gpu-4"), NUMA: one, Holders: []document.ClaimHolder{holder("secret")}},
+				{DeviceName: gpu("gpu-9"), Unpublished: true, Holders: of0},
+			},
+			Problems: []string{"driver gpu.example.com, pool gpu-b: 1 of 2 slices are there"}}},
+		Pods: map[string]*document.PodClaims{
+			"uid-of-trainer-0": {Devices: []document.PodDevice{
+				{Claim: "trainer-0-gpus-x7k2p", DeviceName: gpu("gpu-0"), NUMA: zero},
+				{Claim: "trainer-0-gpus-x7k2p", DeviceName: gpu("gpu-2"), NUMA: one, Apart: true},
+				{Claim: "trainer-0-gpus-x7k2p", DeviceName: gpu("gpu-9")}}},
+			"uid-of-light": {Devices: []document.PodDevice{{Claim: "light-nic", DeviceName: nic}}},
+			"uid-of-trainer-9": {Devices: []document.PodDevice{},
+				Without: []string{"claim gpus is not made from its template yet"}},
+		}}}
+}
+
+func TestDevicesOfClaimsAreWrittenBesideTheOthers(t *testing.T) {
+	c := withClaims(t)
+	for file, line := range map[string]string{
+		"claims-map.txt":          "map gpu-b",
+		"claims-nodes.txt":        "map -o wide",
+		"claims-map.json":         "map gpu-b -o json",
+		"claims-pods.txt":         "pods -n ml --node gpu-b",
+		"claims-pods-wide.txt":    "pods -n ml --node gpu-b -o wide",
+		"claims-misaligned.txt":   "pods -n ml --misaligned",
+		"claims-pod.json":         "pods ml/light -o json",
+		"claims-explain.txt":      "explain pod ml/trainer-0",
+		"claims-explain.json":     "explain pod ml/trainer-0 -o json",
+		"claims-explain-wait.txt": "explain pod ml/trainer-9",
+		"claims-workload.txt":     "explain deploy/trainer -n ml",
+	} {
+		answers(t, c, file, line)
+	}
+}
+
+// A person without the right to list the objects of DRA gets everything else, and the reason.
+func TestClaimsThatMayNotBeRead(t *testing.T) {
+	const why = "resourceslices were not read (you may not list them); resourceclaims were not read (you may not list " +
+		"them)"
+	c := withClaims(t)
+	c.claims = &document.Claims{Unread: why, Pods: map[string]*document.PodClaims{"uid-of-trainer-0": {
+		Devices: []document.PodDevice{}, Without: []string{"claim gpus was not read"}, Unread: why}}}
+	for line, want := range map[string]string{
+		"map gpu-b":                "Devices of claims are not known: " + why,
+		"pods -n ml":               "Devices of claims may be missing here: " + why,
+		"explain pod ml/trainer-0": "Devices of its claims may be missing here: resourceslices were not read",
+	} {
+		out, errs, code := run(t, c, strings.Fields(line)...)
+		without, _, _ := run(t, c.cluster, strings.Fields(line)...)
+		for part := range strings.Lines(without) {
+			if !strings.Contains(out, part) {
+				t.Errorf("%s: the line %q is missing in\n%s", line, part, out)
+			}
+		}
+		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("%s: code %d, stderr %q, and\n%s", line, code, errs, out)
+		}
+	}
+}
+
+// failing is a cluster whose pods must not be asked for claims.
+type failing struct{ cluster }
+
+func (failing) Claims(context.Context) (*document.Claims, error) {
+	return nil, errors.New("claims were read")
+}
+
+// Where no pod has a claim, the lists of pods cost no request more.
+func TestPodsWithoutClaimsReadNone(t *testing.T) {
+	c := failing{small(t)}
+	for _, line := range []string{"pods -A", "explain pod ml/trainer-0", "explain deploy/trainer -n ml"} {
+		if _, errs, code := run(t, c, strings.Fields(line)...); code != 0 {
+			t.Errorf("%s: code %d, %s", line, code, errs)
+		}
+	}
+	if _, errs, code := run(t, c, "map"); code != ExitError || !strings.Contains(errs, "claims were read") {
+		t.Errorf("map: code %d, %s", code, errs)
+	}
+}
