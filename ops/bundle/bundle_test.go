@@ -60,6 +60,21 @@ const (
 	   "addresses": [{"address": "10.1.2.3"}]}}]}`
 	configuration = `{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "tenon-scheduler",
 	 "namespace": "tenon-system"}, "data": {"scheduler.yaml": "kind: x"}}`
+	resourceSlices = `{"kind": "ResourceSliceList", "apiVersion": "resource.k8s.io/v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "node-a-gpu.example.com-x2k9f"}, "spec": {"driver": "gpu.example.com", "nodeName": "node-a",
+	  "pool": {"name": "node-a", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "gpu-0",
+	  "attributes": {"resource.kubernetes.io/numaNode": {"int": 1}}}]}}]}`
+	claims = `{"kind": "ResourceClaimList", "apiVersion": "resource.k8s.io/v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "trainer-7d9f-abcde-gpus", "namespace": "ml"}, "spec": {"devices": {"requests": [{"name": "r",
+	   "exactly": {"deviceClassName": "gpu"}}], "config": [{"opaque": {"driver": "gpu.example.com",
+	   "parameters": {"key": "s3cr3t"}}}]}},
+	  "status": {"allocation": {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "node-a",
+	   "device": "gpu-0"}], "config": [{"opaque": {"driver": "gpu.example.com", "parameters": {"key": "s3cr3t"}}}]}},
+	   "devices": [{"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0", "data": {"key": "s3cr3t"}}],
+	   "reservedFor": [{"resource": "pods", "name": "trainer-7d9f-abcde", "uid": "u1"}]}}]}`
+	classes = `{"kind": "DeviceClassList", "apiVersion": "resource.k8s.io/v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu", "config": [{"opaque": {
+	  "driver": "gpu.example.com", "parameters": {"key": "s3cr3t"}}}]}}]}`
 	layouts = `{"kind": "NodeLayoutList", "apiVersion": "tenon.sh/v1alpha1", "metadata": {}, "items": [
 	 {"metadata": {"name": "node-a"}, "rules": {"cpuManagerPolicy": "static"}, "holdings": [{"namespace": "ml",
 	   "name": "trainer-7d9f-abcde"}]}]}`
@@ -69,6 +84,9 @@ const (
 func server(t *testing.T) *rest.Config {
 	lists := map[string]string{"/api/v1/pods": pods, "/api/v1/events": events, "/api/v1/nodes": nodes,
 		"/api/v1/namespaces/tenon-system/configmaps/tenon-scheduler": configuration,
+		"/apis/resource.k8s.io/v1/resourceslices":                    resourceSlices,
+		"/apis/resource.k8s.io/v1/resourceclaims":                    claims,
+		"/apis/resource.k8s.io/v1/deviceclasses":                     classes,
 		"/apis/tenon.sh/v1alpha1/nodelayouts":                        layouts, "/version": `{"gitVersion": "v1.36.3"}`,
 		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog,
 		"/api/v1/namespaces/ml/pods/pretender/log":                   "the log of a tenant"}
@@ -293,6 +311,28 @@ func TestABundleOfOneNamespaceAnswersForIt(t *testing.T) {
 		if _, err := core.Pods.In("web").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("hashed %t: pods of another namespace: %v", hash, err)
 		}
+	}
+}
+
+// What drivers publish and what claims hold can be read from a bundle, and parameters of drivers are left out.
+func TestABundleHasClaims(t *testing.T) {
+	b, _ := collected(t, false)
+	devices, err := objects.NewDevices(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := devices.Slices.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(published.Items) != 1 || published.Items[0].Spec.Devices[0].Name != "gpu-0" {
+		t.Errorf("slices %+v, %v", published, err)
+	}
+	all, err := devices.Claims.In("ml").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(all.Items) != 1 || all.Items[0].Status.Allocation.Devices.Results[0].Device != "gpu-0" ||
+		all.Items[0].Status.ReservedFor[0].UID != "u1" {
+		t.Errorf("claims %+v, %v", all, err)
+	}
+	served, err := devices.Classes.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(served.Items) != 1 || *served.Items[0].Spec.ExtendedResourceName != "example.com/gpu" {
+		t.Errorf("classes %+v, %v", served, err)
 	}
 }
 

@@ -34,7 +34,7 @@ func key(r schema.GroupVersionResource) string {
 // namespace may have them.
 func (r Resource) namespaced() bool {
 	return slices.Contains([]string{"Pod", "PersistentVolumeClaim", "Event", "Deployment", "ReplicaSet", "StatefulSet",
-		"DaemonSet", "Job", "PodDisruptionBudget"}, r.Kind)
+		"DaemonSet", "Job", "PodDisruptionBudget", "ResourceClaim"}, r.Kind)
 }
 
 // metadata are the fields that are kept of every object. Annotations are kept by prefixes.
@@ -60,7 +60,7 @@ var podFields = strings.ReplaceAll("CONTAINERS"+container, "CONTAINERS", "spec.c
 	spec.volumes[].name spec.volumes[].persistentVolumeClaim spec.volumes[].ephemeral
 	spec.volumes[].gcePersistentDisk spec.volumes[].awsElasticBlockStore spec.volumes[].csi.driver
 	status.phase status.conditions status.reason status.message status.nominatedNodeName status.startTime status.qosClass
-	status.resize status.observedGeneration
+	status.resize status.observedGeneration status.resourceClaimStatuses status.extendedResourceClaimStatus
 	status.containerStatuses[].name status.containerStatuses[].ready status.containerStatuses[].restartCount
 	status.containerStatuses[].state status.containerStatuses[].lastState status.containerStatuses[].resources
 	status.containerStatuses[].allocatedResources
@@ -83,6 +83,7 @@ func Resources() []Resource {
 	}
 	const (
 		storage   = "storage.k8s.io"
+		devices   = "resource.k8s.io"
 		admission = "admissionregistration.k8s.io"
 		policy    = "tenon-agent-writes-its-own-node"
 	)
@@ -100,6 +101,11 @@ func Resources() []Resource {
 		of(storage, "v1", "csidrivers", "CSIDriver", "spec"),
 		of(storage, "v1", "csinodes", "CSINode", "spec"),
 		of(storage, "v1", "volumeattachments", "VolumeAttachment", "spec status.attached"),
+		// Parameters for drivers, and what drivers report about claims, may be secrets.
+		of(devices, "v1", "resourceslices", "ResourceSlice", "spec"),
+		of(devices, "v1", "resourceclaims", "ResourceClaim", "spec.devices.requests spec.devices.constraints "+
+			"status.allocation.devices.results status.allocation.nodeSelector status.reservedFor"),
+		of(devices, "v1", "deviceclasses", "DeviceClass", "spec.selectors spec.extendedResourceName"),
 		of("apps", "v1", "deployments", "Deployment", workloadFields),
 		of("apps", "v1", "replicasets", "ReplicaSet", workloadFields),
 		of("apps", "v1", "statefulsets", "StatefulSet", workloadFields),
