@@ -62,6 +62,7 @@ func TestPeopleAndTheRolesOfTheChart(t *testing.T) {
 	t.Run("console", func(t *testing.T) { x.consolesAgree(ctx, t) })
 	t.Run("bound a moment ago", func(t *testing.T) { x.boundAMomentAgo(ctx, t) })
 	t.Run("operator", func(t *testing.T) { x.operator(ctx, t) })
+	t.Run("claims", func(t *testing.T) { x.claims(ctx, t) })
 	t.Run("who changes kubelets", func(t *testing.T) { x.changesKubelets(ctx, t) })
 }
 
