@@ -20,6 +20,14 @@ func (c *Claims) Node(name string) *NodeClaims {
 	return c.Nodes[name]
 }
 
+// Shown is Node, but for a node of which it is not known whether it has devices, it returns the reason.
+func (c *Claims) Shown(node string) *NodeClaims {
+	if n := c.Node(node); n != nil || c == nil || c.Unread == "" {
+		return n
+	}
+	return &NodeClaims{Devices: []ClaimDevice{}, Unread: c.Unread}
+}
+
 // Pod returns what a pod holds by its claims, or nil. It returns nil for nil.
 func (c *Claims) Pod(uid string) *PodClaims {
 	if c == nil {

@@ -2,6 +2,7 @@ package claims_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -158,5 +159,42 @@ func TestASliceOfAnotherNodeHarmsNoPool(t *testing.T) {
 		if got == nil || len(got.Devices) != 1 || len(got.Problems) > 0 {
 			t.Errorf("%s: node a has %+v, want its device and no problem", name, got)
 		}
+	}
+}
+
+// What a program keeps of slices and claims gives the same as the whole objects, without what drivers say beyond that.
+func TestSlimObjectsGiveTheSame(t *testing.T) {
+	all := []resourcev1.ResourceSlice{
+		slice("a", "dra.cpu", 1, 2, attributes{"numaNodeID": number(0), "cores": number(4)},
+			attributes{"dra.net/numaNode": number(1)}),
+		slice("b", "d.example.com", 1, 1, attributes{numaNode: text("one")}, attributes{numaNode: {IntValues: []int64{1, 0}}},
+			attributes{pciBusID: text("0000:3B:00.0")}, nil, nil),
+		slice("c", "net.example.com", 1, 1, attributes{numaNode: number(0)}),
+	}
+	all[1].Spec.Devices[3].ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: "gpu"}}
+	all[1].Spec.Devices[4].Taints = []resourcev1.DeviceTaint{{Key: "x", Effect: resourcev1.DeviceTaintEffectNoExecute}}
+	all[2].Spec.NodeName, all[2].Spec.AllNodes = nil, new(true)
+	var slim []resourcev1.ResourceSlice
+	for i := range all {
+		slim = append(slim, *claims.SlimSlice(&all[i]))
+	}
+	at := func(string, string) (int, bool) { return 1, true }
+	if want, got := claims.Published(all, at), claims.Published(slim, at); !reflect.DeepEqual(want, got) ||
+		len(want["a"].Devices) != 7 || len(want["a"].Problems) != 2 {
+		t.Errorf("slim slices give\n%+v\nwhole ones\n%+v", got["a"], want["a"])
+	}
+	if strings.Contains(fmt.Sprint(slim), "cores") || !claims.NeedFunctions(slim) || claims.NeedFunctions(slim[:1]) {
+		t.Errorf("slim slices are %v", slim)
+	}
+	var c resourcev1.ResourceClaim
+	c.Spec.Devices.Config = []resourcev1.DeviceClaimConfiguration{{Requests: []string{"secret"}}}
+	c.Status.Allocation = &resourcev1.AllocationResult{}
+	c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{Driver: "d", Pool: "p", Device: "x"},
+		{Driver: "d", Pool: "p", Device: "y", AdminAccess: new(true)}}
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "p", UID: "u"}}
+	less := claims.SlimClaim(&c)
+	want, got := claims.Allocated([]resourcev1.ResourceClaim{c}), claims.Allocated([]resourcev1.ResourceClaim{*less})
+	if !reflect.DeepEqual(want, got) || strings.Contains(fmt.Sprint(less), "secret") {
+		t.Errorf("the slim claim is %+v", less)
 	}
 }

@@ -92,3 +92,17 @@ func (v *View) Functions() func(node, address string) (numa int, ok bool) {
 		return numa, ok
 	}
 }
+
+// AddLayout reads the layout of a node into a view, for Functions. A layout that is not there or may not be read is no
+// error.
+func (r *Reader) AddLayout(ctx context.Context, v *View, node string) error {
+	l, err := r.layouts.Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the layout of node %s: %w", node, err)
+	}
+	v.Layouts = append(v.Layouts, *l)
+	return nil
+}

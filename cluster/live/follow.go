@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-numa/tenon/cluster/nrt"
 )
 
-// follow starts a source for each resource, and returns all sources. NodeResourceTopologies and Numatopologies have a
-// source only if the API server serves them when follow is called.
+// follow starts a source for each resource, and returns all sources. NodeResourceTopologies, Numatopologies, and slices
+// and claims of devices have a source only if the API server serves them when follow is called.
 func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string) ([]*source, error) {
 	core, err := objects.NewCore(cfg)
 	if err != nil {
@@ -47,6 +47,11 @@ func (v *View) follow(ctx context.Context, cfg *rest.Config, namespaces []string
 		all = append(all, viaUntyped(untyped, volcanos, &source{optional: true, trim: nrt.TypedNumatopology,
 			put: v.putTopology, gone: v.topologyGone}))
 	}
+	devices, err := v.deviceSources(ctx, cfg, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, devices...)
 	for _, s := range all {
 		s.view, s.answered, s.kept = v, make(chan struct{}), map[types.NamespacedName]any{}
 		go s.run(ctx)

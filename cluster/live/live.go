@@ -4,7 +4,7 @@
 // Invariant: the view has only objects that the API server gave to the identity. A resource that the identity may not
 // read, or that is not served, is a [document.Limit], and does not affect other resources. Memory is bounded by the
 // number of nodes and pods and by the bytes of the pods; a Limit names what is left out beyond a bound. The package
-// only reads: it sends lists and watches of at most six resources to the API server. It does not judge pods;
+// only reads: it sends lists and watches of at most eight resources to the API server. It does not judge pods;
 // cluster/stage and core do.
 package live
 
@@ -55,6 +55,7 @@ type View struct {
 	mu       sync.Mutex
 	nodes    map[string]*v1.Node
 	pods     pods
+	devices  devices
 	limits   map[string]string // reasons by resource; see Limits
 	rejected bool              // the API server rejects the identity
 	// followed are the namespaces whose pods have a source; "" is all. read has those whose pods were listed and may
@@ -81,7 +82,8 @@ func Start(ctx context.Context, cfg *rest.Config, o Options) (*View, error) {
 func newView(b Bounds) *View {
 	book := ledger.New()
 	v := &View{book: book, feed: kube.NewFeed(book, nil, nil), bounds: b, ready: make(chan struct{}),
-		nodes: map[string]*v1.Node{}, pods: newPods(), limits: map[string]string{}, read: map[string]bool{}}
+		nodes: map[string]*v1.Node{}, pods: newPods(), devices: newDevices(), limits: map[string]string{},
+		read: map[string]bool{}}
 	book.OnChange(v.changes.node)
 	return v
 }

@@ -33,10 +33,12 @@ type source struct {
 	namespace       string // of the followed pods; "" is all
 	// optional is set for a resource that an API server may lack. Its absence is then no limit of the view.
 	optional bool
-	page     int64 // objects per page; 0 for the default
-	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	trim     cache.TransformFunc
+	// aside is set for slices and claims: what is missing of them is no limit of the view; see devices.unread.
+	aside bool
+	page  int64 // objects per page; 0 for the default
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	trim  cache.TransformFunc
 	// put applies an object to the view. It returns what the source keeps of the object, or nil if the view does not
 	// take the object. gone applies the end of an object; it receives what put returned, or the deleted object.
 	put  func(obj any) (keep any)
@@ -131,22 +133,31 @@ func (s *source) takeListed(obj any) (*metav1.PartialObjectMetadata, error) {
 func (s *source) recordResult(err error) {
 	switch {
 	case err == nil, apierrors.IsInvalid(err), apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		s.view.setLimit(s.name(), "")
+		s.setLimit("")
 		return
 	case apierrors.IsNotFound(err) && s.optional:
-		s.view.setLimit(s.name(), "")
+		s.setLimit("")
 	case apierrors.IsNotFound(err):
-		s.view.setLimit(s.name(), "the API server does not serve "+s.resource)
+		s.setLimit("the API server does not serve " + s.resource)
 	case apierrors.IsForbidden(err):
-		s.view.setLimit(s.name(), "you may not list "+s.name())
+		s.setLimit("you may not list " + s.name())
 		s.forget()
 	case apierrors.IsUnauthorized(err):
-		s.view.setLimit(s.name(), "the API server does not accept your credentials any more")
+		s.setLimit("the API server does not accept your credentials any more")
 		s.view.reject()
 	default:
-		s.view.setLimit(s.name(), fmt.Sprintf("cannot be read: %.200s", err))
+		s.setLimit(fmt.Sprintf("cannot be read: %.200s", err))
 	}
 	s.once.Do(func() { close(s.answered) })
+}
+
+// setLimit records why the view lacks the objects of the source; with the reason "", that it has them.
+func (s *source) setLimit(reason string) {
+	if s.aside {
+		s.view.setAside(s.name(), reason)
+		return
+	}
+	s.view.setLimit(s.name(), reason)
 }
 
 // forget removes the objects of the source from the view, because the identity may not read them any more.

@@ -31,7 +31,8 @@ func trimPod(p *v1.Pod) *v1.Pod {
 		Containers: trimContainers(s.Containers), Volumes: trimVolumes(s.Volumes)}
 	t := &p.Status
 	out.Status = v1.PodStatus{Phase: t.Phase, Reason: clip(t.Reason), Message: clip(t.Message),
-		NominatedNodeName: t.NominatedNodeName, StartTime: t.StartTime, QOSClass: t.QOSClass}
+		NominatedNodeName: t.NominatedNodeName, StartTime: t.StartTime, QOSClass: t.QOSClass,
+		ResourceClaimStatuses: t.ResourceClaimStatuses, ExtendedResourceClaimStatus: t.ExtendedResourceClaimStatus}
 	for i := range t.Conditions {
 		if c := t.Conditions[i]; c.Type == v1.PodScheduled {
 			c.Message = clip(c.Message)

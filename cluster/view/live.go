@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/held"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
 	"github.com/tenon-numa/tenon/cluster/stage"
@@ -105,6 +107,21 @@ func (c *Live) Pods(ctx context.Context, namespace string) ([]Pod, error) {
 	}
 	out, _ := newPods(within(v.Pods, namespace))
 	return out, nil
+}
+
+// ClaimsOn returns the devices of one node and what its pods hold by claims; with the name "", what pods without a node
+// hold. Where drivers publish only the address of a device, it reads the layout of the node.
+func (c *Live) ClaimsOn(ctx context.Context, node string) (*document.Claims, error) {
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	v := c.view.Claims(node)
+	if claims.NeedFunctions(v.Devices.Slices) {
+		if err := c.reader.AddLayout(ctx, v, node); err != nil {
+			return nil, err
+		}
+	}
+	return held.Of(v), nil
 }
 
 // Pod returns one pod; where the view has none, the error is the API server's NotFound.

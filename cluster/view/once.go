@@ -174,6 +174,11 @@ func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []
 	return out, err
 }
 
+// ClaimsOn is Claims.
+func (o *Once) ClaimsOn(ctx context.Context, _ string) (*document.Claims, error) {
+	return o.Claims(ctx)
+}
+
 // Claims returns what drivers publish and what claims hold. Kinds that the identity may not list count as missing, and
 // the result names them.
 func (o *Once) Claims(ctx context.Context) (*document.Claims, error) {

@@ -35,7 +35,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		return nil, err
 	}
 	w := view.NewLive(seen, reader)
-	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned,
+	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned, Claims: w.ClaimsOn,
 		Stages: cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
 		Schedulers: configured, Kubelets: kubelets{w, cfg},
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {

@@ -2,21 +2,26 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -84,6 +89,7 @@ func (x *people) claims(ctx context.Context, t *testing.T) {
 	}
 	x.bind(ctx, t, "", "older", "carl")
 	x.await(ctx, t, "carl", "ml")
+	x.claimsInConsole(ctx, t)
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	if out, errs, code := x.ask(ctx, "", "bundle", "-f", file); code != 0 {
 		t.Fatalf("bundle: code %d, %s%s", code, out, errs)
@@ -94,7 +100,8 @@ func (x *people) claims(ctx context.Context, t *testing.T) {
 		user, args    string
 		want, without []string
 	}{
-		{"", "map d", []string{"gpu-0 by ml/gpu-user", "gpu-1 by web/other"}, []string{"not known", "were not read"}},
+		{"", "map d", []string{"gpu-0 by ml/gpu-user", "gpu-1 by ml/late, web/other"},
+			[]string{"not known", "were not read"}},
 		{"bob", "map d", []string{"gpu-0 by ml/gpu-user", others}, []string{"web/other"}},
 		{"carl", "map d", []string{"Devices of claims are not known: resourceslices were not read"}, []string{"gpu-0"}},
 		{"", "explain pod gpu-user", []string{apart, "gpu.example.com d/gpu-0"}, []string{"were not read"}},
@@ -121,5 +128,59 @@ func (x *people) claims(ctx context.Context, t *testing.T) {
 				t.Errorf("%s of the bundle: code %d, %s%s\nof the cluster\n%s", c.args, code, sent, errs, out)
 			}
 		}
+	}
+}
+
+// claimsInConsole: the pages of the node and of the pod have the same, and follow changes of claims.
+func (x *people) claimsInConsole(ctx context.Context, t *testing.T) {
+	t.Helper()
+	holders := func(n document.Node) (out []string) {
+		for _, d := range n.Claims.Devices {
+			for _, h := range d.Holders {
+				for _, p := range h.Pods {
+					out = append(out, d.Device+" "+p.Namespace+"/"+p.Name)
+				}
+			}
+		}
+		return out
+	}
+	for user, want := range map[string]struct {
+		holders []string
+		unread  string
+		apart   int
+	}{
+		"":     {[]string{"gpu-0 ml/gpu-user", "gpu-1 web/other"}, "", 1},
+		"bob":  {[]string{"gpu-0 ml/gpu-user"}, "you may not list those of other namespaces than ml", 1},
+		"carl": {nil, "resourceslices were not read", 0},
+	} {
+		b := x.console(ctx, t, user)
+		var n document.Node
+		if code := b.ask(ctx, t, "GET", "nodes/d", "", &n); code != http.StatusOK || n.Claims == nil || n.Machine == nil {
+			t.Fatalf("the page of the node for %q: code %d, %+v", user, code, n.Claims)
+		}
+		if got := holders(n); !slices.Equal(got, want.holders) || !strings.Contains(n.Claims.Unread, want.unread) ||
+			want.unread == "" && n.Claims.Unread != "" {
+			t.Errorf("for %q the node has the holders %q, unread %q", user, got, n.Claims.Unread)
+		}
+		var p cli.Explanation
+		b.ask(ctx, t, "GET", "pods/ml/gpu-user", "", &p)
+		if p.Claims.Apart() != want.apart || p.Holds == nil {
+			t.Errorf("for %q the pod has %+v", user, p.Claims)
+		}
+		var all document.ClusterOverview
+		b.ask(ctx, t, "GET", "cluster", "", &all)
+		if slices.ContainsFunc(all.Limits, func(l document.Limit) bool { return strings.HasPrefix(l.Resource, "resource") }) {
+			t.Errorf("for %q the overview lacks %v", user, all.Limits)
+		}
+	}
+	b := x.console(ctx, t, "")
+	last := x.claiming(ctx, t, "ml", "late", "gpu-1")
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		var n document.Node
+		b.ask(ctx, t, "GET", "nodes/d", "", &n)
+		return slices.Contains(holders(n), "gpu-1 ml/"+last.Name), nil
+	})
+	if err != nil {
+		t.Errorf("the page does not follow a new claim: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func (s scene) document(file bool) mapDocument {
 		if file {
 			n.From, n.Unaligned = "file", nil // a machine file has no kubelet
 		}
-		n.Claims = s.claims.Node(n.Name)
+		n.Claims = s.claims.Shown(n.Name)
 		for k := range n.Holdings {
 			n.Holdings[k].Misaligned = s.misaligned[n.Holdings[k].UID]
 		}

@@ -129,8 +129,7 @@ func (a *app) explain(ctx context.Context, ref string) (*explanation, error) {
 	}
 	e := newExplanation(pod, nodes, problems)
 	e.partial = partialText(cluster)
-	claims, err := claimsOf(ctx, cluster, pod)
-	e.claims = claims.Pod(pod.ID.UID)
+	e.claims, err = claimsOfPod(ctx, cluster, pod)
 	return e, err
 }
 

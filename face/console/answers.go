@@ -170,6 +170,13 @@ func (h *Handler) node(w http.ResponseWriter, q *request) error {
 			doc.Holdings[i].Misaligned = misaligned[doc.Holdings[i].UID]
 		}
 	}
+	if q.who.Claims != nil {
+		all, err := q.who.Claims(q.Context(), name)
+		if err != nil {
+			return err
+		}
+		doc.Claims = all.Shown(name)
+	}
 	return answer(w, q.Request, doc)
 }
 

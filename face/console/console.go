@@ -55,6 +55,8 @@ type Identity struct {
 	// Misaligned returns the UIDs of a node's misaligned pods. complete is false if pods of the node could not be read,
 	// so that the answer may change without a change of the node. The function is nil if pods are not judged.
 	Misaligned func(n *state.Node) (uids map[string]bool, complete bool)
+	// Claims returns the devices of a node from claims (DRA), and who holds them; nil if they are not read.
+	Claims func(ctx context.Context, node string) (*document.Claims, error)
 	// History returns the events of schedulers and kubelets about a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers

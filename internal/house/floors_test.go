@@ -130,10 +130,11 @@ var floors = []floor{
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/kube cluster/nrt`),
+		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/claims cluster/kube
+			cluster/nrt`),
 		append(topologies, inCluster...),
 	},
-	{"cluster/view", nil, words(`core/... api/document api/pod cluster/held cluster/kube cluster/live cluster/stage`), inCluster},
+	{"cluster/view", nil, words(`core/... api/document api/pod cluster/claims cluster/held cluster/kube cluster/live cluster/stage`), inCluster},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 

@@ -2,6 +2,7 @@
 import { bytes, deviceList, el, idList, ids, memoryText, note, podLink, quiet, table } from "./dom.js";
 import { get } from "./api.js";
 import { affinityView } from "./affinity.js";
+import { nodeClaims } from "./claims.js";
 import { machineView } from "./machine.js";
 import { useView } from "./use.js";
 import { say, texts as t, word } from "./texts.js";
@@ -9,7 +10,7 @@ import { say, texts as t, word } from "./texts.js";
 export function nodePage(root, name) {
   let node = null, last = null, layer = "pods";
   const view = machineView({ name: say("machineOf", name), onMark: () => { drawHolders(); use.mark(podOf(view.marked)); } });
-  const above = el("div"), below = el("section", { id: "holds" });
+  const above = el("div"), below = el("section", { id: "holds" }), claimed = el("section", { id: "claims" });
   const use = useView(name, (sample) => { last = sample; layers(); if (layer === "use") show(); }, (id) => {
     const x = (node.numas || []).find((y) => y.id === id);
     return { cpus: x?.cpuCount, memory: x?.memory.find((m) => m.kind === "memory")?.capacity };
@@ -100,11 +101,12 @@ export function nodePage(root, name) {
     above.replaceChildren(...[facts(), ...notes].filter(Boolean));
     view.element.hidden = !node.machine;
     drawHolders(view.draw(node, busy()));
+    claimed.replaceChildren(...nodeClaims(node.claims));
   }
 
   async function read() {
     node = await get("/nodes/" + encodeURIComponent(name));
-    if (!above.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), above, choice, view.element, below, affinity.element, use.element);
+    if (!above.isConnected) root.replaceChildren(el("h1", {}, t.node + " " + name), above, choice, view.element, below, claimed, affinity.element, use.element);
     show();
     use.start();
     await affinity.read();

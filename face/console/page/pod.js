@@ -2,6 +2,7 @@
 import { bytes, choices, devicesText, el, field, idList, memoryText, nodeLink, note, podLink, quiet, requests, table, when } from "./dom.js";
 import { get } from "./api.js";
 import { machineView } from "./machine.js";
+import { podClaims } from "./claims.js";
 import { beforeAfter } from "./compare.js";
 import { phrase, say, texts as t, word } from "./texts.js";
 
@@ -101,7 +102,7 @@ export function podPage(root, namespace, name) {
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
       sentence(p), asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      lies(p), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
+      lies(p), podClaims(p.claims), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 
