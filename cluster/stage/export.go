@@ -35,7 +35,8 @@ const maxPods = 110
 // Export makes a stage of the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", or YAML of the
 // same. NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
 // storage classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of
-// DeviceClasses in the file do not count as amounts. Export ignores other kinds of objects.
+// DeviceClasses in the file do not count as amounts, and ResourceSlices and ResourceClaims give the devices that claims
+// hold. Export ignores other kinds of objects.
 //
 // If the file has no pods, the pods in the layouts count as existing, and request what they hold. If it has no Nodes,
 // Export makes nodes of the layouts: pods may use each machine minus its reservations, and nodes have no labels.
@@ -52,8 +53,11 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 	}
 	book := ledger.New()
 	feed := kube.NewFeed(book, nil, nil)
+	var layouts []v1alpha1.NodeLayout
 	for _, l := range e.layouts {
-		feed.Layout(e.whole(l))
+		whole := e.whole(l)
+		feed.Layout(whole)
+		layouts = append(layouts, *whole)
 	}
 	for p := range kube.EachPod(e.pods) {
 		feed.Pod(p)
@@ -80,7 +84,7 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 		return s, problems, err
 	}
 	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,
-		Served: e.served})
+		Served: e.served, Devices: e.devices, Layouts: layouts})
 	if err == nil && len(e.pods) == 0 {
 		s.useHoldings()
 	}
@@ -149,6 +153,8 @@ type export struct {
 	namespaces map[string]map[string]string
 	// served are the extended resources of device classes; nil if the file has no classes.
 	served map[string]bool
+	// devices are slices and claims; nil if the file has none.
+	devices *kube.Devices
 }
 
 // maxDepth bounds lists in lists.
@@ -166,7 +172,7 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 	}
 	switch gvk.Kind {
 	case "List", "NodeLayoutList", "LayoutBaseList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList",
-		"NamespaceList", "DeviceClassList":
+		"NamespaceList", "DeviceClassList", "ResourceSliceList", "ResourceClaimList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -232,6 +238,11 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 			e.served = map[string]bool{}
 		}
 		kube.Serve(e.served, &class)
+	case "ResourceSlice", "ResourceClaim":
+		if e.devices == nil {
+			e.devices = &kube.Devices{}
+		}
+		return decodeDevices(e.devices, gvk.Kind, text)
 	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment",
 		"CSIStorageCapacity":
 		if e.storage == nil {

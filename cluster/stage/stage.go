@@ -57,12 +57,16 @@ type Stage struct {
 	ask func(*v1.Pod) (stored *v1.Pod, refused, unasked error)
 	// served are the extended resources that DRA serves; nil if that is unknown.
 	served map[string]bool
+	claims *document.Claims // see Claims
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
 func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem, error) {
 	v, err := cluster.ViewAll(ctx)
 	if err != nil {
+		return nil, nil, err
+	}
+	if v.Devices, err = cluster.Devices(ctx, v.Seen); err != nil {
 		return nil, nil, err
 	}
 	s, err := Of(v)

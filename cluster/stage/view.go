@@ -1,6 +1,9 @@
 package stage
 
-import "github.com/tenon-numa/tenon/cluster/kube"
+import (
+	claimed "github.com/tenon-numa/tenon/cluster/held"
+	"github.com/tenon-numa/tenon/cluster/kube"
+)
 
 // Of makes a stage of a view. The stage keeps the view's nodes and pods, which must not be changed any more.
 func Of(v *kube.View) (*Stage, error) {
@@ -12,7 +15,7 @@ func Of(v *kube.View) (*Stage, error) {
 	s.addUnseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission
-	s.served = v.Served
+	s.served, s.claims = v.Served, claimed.Of(v)
 	for i := range s.nodes {
 		s.nodes[i].Served = v.Served
 	}

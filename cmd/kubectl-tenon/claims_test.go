@@ -104,6 +104,8 @@ func (x *people) claims(ctx context.Context, t *testing.T) {
 			[]string{"not known", "were not read"}},
 		{"bob", "map d", []string{"gpu-0 by ml/gpu-user", others}, []string{"web/other"}},
 		{"carl", "map d", []string{"Devices of claims are not known: resourceslices were not read"}, []string{"gpu-0"}},
+		{"", "top d", []string{"gpu.example.com 0/0"}, nil},
+		{"bob", "top d", nil, []string{"gpu.example.com"}},
 		{"", "explain pod gpu-user", []string{apart, "gpu.example.com d/gpu-0"}, []string{"were not read"}},
 		{"bob", "explain pod gpu-user", []string{apart, "gpu.example.com d/gpu-0"}, nil},
 		{"carl", "explain pod gpu-user", []string{"Its claim gpu-user-gpus was not read", "cpus 16-19"}, []string{apart}},

@@ -64,6 +64,34 @@ func claimsOf(ctx context.Context, c Cluster, pods ...view.Pod) (*document.Claim
 	return claimsIn(ctx, c)
 }
 
+// claimsOn returns what claims hold on the nodes of a stage; nil if that is not known.
+func claimsOn(s Stage) *document.Claims {
+	if r, ok := s.(interface{ Claims() *document.Claims }); ok {
+		return r.Claims()
+	}
+	return nil
+}
+
+// claimRooms returns for each driver how many devices are free: on the NUMA node with the most of them, and together.
+// It returns nil if the holders are not known.
+func claimRooms(n *document.NodeClaims) (out []room) {
+	if n == nil || n.Unread != "" {
+		return nil
+	}
+	for _, g := range claimGroups(n) {
+		i := slices.IndexFunc(out, func(r room) bool { return r.Resource == g.driver })
+		if i < 0 {
+			i, out = len(out), append(out, room{Resource: g.driver})
+		}
+		out[i].Free += int64(g.free)
+		if g.numa != nil {
+			out[i].Largest = max(out[i].Largest, int64(g.free))
+		}
+	}
+	slices.SortFunc(out, func(a, b room) int { return strings.Compare(a.Resource, b.Resource) })
+	return out
+}
+
 const unknownPlace = "unknown"
 
 // numaText names the NUMA node of a device.

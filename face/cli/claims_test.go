@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
 
 // claiming is a cluster whose claims are known.
@@ -129,5 +132,61 @@ func TestPodsWithoutClaimsReadNone(t *testing.T) {
 	}
 	if _, errs, code := run(t, c, "map"); code != ExitError || !strings.Contains(errs, "claims were read") {
 		t.Errorf("map: code %d, %s", code, errs)
+	}
+}
+
+// exportWithClaims returns the cluster of gpuCluster with a driver on gpu-b, and a claim of trainer-0 for one of its
+// three devices.
+func exportWithClaims(t testing.TB) []byte {
+	t.Helper()
+	var list struct {
+		APIVersion string           `json:"apiVersion"`
+		Kind       string           `json:"kind"`
+		Items      []map[string]any `json:"items"`
+	}
+	if err := json.Unmarshal(gpuCluster(t), &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range list.Items {
+		if o["kind"] == "Pod" && o["metadata"].(map[string]any)["name"] == "trainer-0" {
+			o["spec"].(map[string]any)["resourceClaims"] = []any{map[string]any{"name": "fpga", "resourceClaimName": "fpgas"}}
+		}
+	}
+	const objects = `[{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": [{"metadata": {"name": "s"},
+ "spec": {"driver": "fpga.example.com", "nodeName": "gpu-b", "pool": {"name": "gpu-b", "generation": 1,
+  "resourceSliceCount": 1}, "devices": [
+   {"name": "f0", "attributes": {"resource.kubernetes.io/numaNode": {"int": 0}}},
+   {"name": "f1", "attributes": {"resource.kubernetes.io/numaNode": {"int": 1}}},
+   {"name": "f2", "attributes": {"resource.kubernetes.io/numaNode": {"int": 1}}}]}}]},
+ {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "fpgas", "namespace": "ml"},
+  "status": {"allocation": {"devices": {"results": [{"request": "r", "driver": "fpga.example.com", "pool": "gpu-b",
+   "device": "f1"}]}}, "reservedFor": [{"resource": "pods", "name": "trainer-0", "uid": "uid-of-trainer-0"}]}}]`
+	var more []map[string]any
+	if err := json.Unmarshal([]byte(objects), &more); err != nil {
+		t.Fatal(err)
+	}
+	list.Items = append(list.Items, more...)
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A file of kubectl keeps slices and claims: top counts the devices, and simulate draws them.
+func TestClaimsOfAFile(t *testing.T) {
+	exported := exportWithClaims(t)
+	for file, line := range map[string]string{"claims-top.txt": "top --shape cpu=8,memory=16Gi",
+		"claims-top.json": "top gpu-b --shape cpu=8,memory=16Gi -o json"} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), strings.Fields(line), &out, &errs, Setup{Stages: stages(exported)}); code != 0 {
+			t.Errorf("%s: exit code %d, stderr %q", line, code, errs.String())
+		}
+		golden.Check(t, "testdata/"+file, out.String())
+	}
+	out, errs, code := simulate(t, exported, "", "--without", "gpu-a", "--map")
+	if text := strings.Join(strings.Fields(out), " "); code == ExitError ||
+		!strings.Contains(text, "1 fpga.example.com 2 1 f1 by ml/trainer-0") {
+		t.Errorf("simulate: code %d, %s%s", code, out, errs)
 	}
 }

@@ -407,6 +407,9 @@ func (s *simulation) writeMaps(w io.Writer, f mapFlags) error {
 				return err
 			}
 		}
+		if err := writeNodeClaims(w, p.Nodes()[i].Name, claimsOn(s.stage)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -116,7 +116,10 @@ type roomOn struct {
 	// Memory and hugepages are in bytes, and absent where the kubelet does not pin them.
 	Memory  []room `json:"memory"`
 	Devices []room `json:"devices"`
-	Slots   []int  `json:"slots"` // by shape
+	// ClaimDevices are the devices of each driver that no claim holds and that nothing shares; absent if there are none,
+	// or if claims were not read.
+	ClaimDevices []room `json:"claimDevices,omitempty"`
+	Slots        []int  `json:"slots"` // by shape
 }
 
 // room is the free amount of one resource: on the NUMA node that has the most, and on all NUMA nodes together.
@@ -163,6 +166,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 			return nil, fmt.Errorf("count on node %s: %w", n.Name, err)
 		}
 		r := roomOf(n)
+		r.ClaimDevices = claimRooms(claimsOn(stage).Node(n.Name))
 		for i := range out.Shapes {
 			slots := a.setup.Stages.Slots.count(out.Shapes[i].pod, n)
 			r.Slots = append(r.Slots, slots)
@@ -403,6 +407,9 @@ func (n roomOn) row() []string {
 		}
 	}
 	for _, d := range n.Devices {
+		others = append(others, fmt.Sprintf("%s %d/%d", d.Resource, d.Largest, d.Free))
+	}
+	for _, d := range n.ClaimDevices {
 		others = append(others, fmt.Sprintf("%s %d/%d", d.Resource, d.Largest, d.Free))
 	}
 	row := []string{name, n.Policy, cpus, memory}

@@ -124,7 +124,7 @@ var floors = []floor{
 	{
 		"cluster/stage",
 		nil,
-		words(`core/... api/... cluster/kube cluster/manifest cluster/nrt`),
+		words(`core/... api/... cluster/held cluster/kube cluster/manifest cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{
