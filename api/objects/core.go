@@ -84,6 +84,8 @@ type Devices struct {
 	Classes *Client[*resourcev1.DeviceClass, *resourcev1.DeviceClassList]
 	Slices  *Client[*resourcev1.ResourceSlice, *resourcev1.ResourceSliceList]
 	Claims  *Client[*resourcev1.ResourceClaim, *resourcev1.ResourceClaimList]
+
+	Templates *Client[*resourcev1.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplateList]
 }
 
 // NewDevices returns the group of dynamic resource allocation of the server in cfg, like [NewCore].
@@ -99,5 +101,8 @@ func NewDevices(cfg *rest.Config) (*Devices, error) {
 			func() *resourcev1.ResourceSliceList { return &resourcev1.ResourceSliceList{} }),
 		Claims: NewClient(g, "resourceclaims", func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
 			func() *resourcev1.ResourceClaimList { return &resourcev1.ResourceClaimList{} }),
+		Templates: NewClient(g, "resourceclaimtemplates", func() *resourcev1.ResourceClaimTemplate {
+			return &resourcev1.ResourceClaimTemplate{}
+		}, func() *resourcev1.ResourceClaimTemplateList { return &resourcev1.ResourceClaimTemplateList{} }),
 	}, nil
 }

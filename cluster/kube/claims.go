@@ -106,3 +106,40 @@ func (r *Reader) AddLayout(ctx context.Context, v *View, node string) error {
 	v.Layouts = append(v.Layouts, *l)
 	return nil
 }
+
+// ClaimObject is a claim, a template or a class of devices of a cluster.
+type ClaimObject struct {
+	Spec *resourcev1.ResourceClaimSpec // nil for a class
+	// Allocated: the claim has devices.
+	Allocated bool
+}
+
+// ClaimObject reads a ResourceClaim, a ResourceClaimTemplate or a DeviceClass. It returns nil if there is none. The
+// error is why that is not known.
+func (r *Reader) ClaimObject(ctx context.Context, kind, namespace, name string) (*ClaimObject, error) {
+	var out *ClaimObject
+	var err error
+	switch kind {
+	case "ResourceClaim":
+		var c *resourcev1.ResourceClaim
+		if c, err = r.devices.Claims.In(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			out = &ClaimObject{Spec: &c.Spec, Allocated: c.Status.Allocation != nil}
+		}
+	case "ResourceClaimTemplate":
+		var t *resourcev1.ResourceClaimTemplate
+		if t, err = r.devices.Templates.In(namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			out = &ClaimObject{Spec: &t.Spec.Spec}
+		}
+	default:
+		if _, err = r.devices.Classes.Get(ctx, name, metav1.GetOptions{}); err == nil {
+			out = &ClaimObject{}
+		}
+	}
+	switch {
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return nil, fmt.Errorf("the API server does not serve %s: %w", resourcev1.SchemeGroupVersion, err)
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	}
+	return out, err
+}

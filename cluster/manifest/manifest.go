@@ -23,6 +23,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -82,6 +83,8 @@ type File struct {
 	Left []string
 	// Classes are the runtime classes of the file, by name.
 	Classes map[string]*nodev1.RuntimeClass
+	// Devices are the claims, templates and classes of devices of the file.
+	Devices Devices
 	// Unjudged names the objects with pods that are not among the templates, and the reasons.
 	Unjudged []string
 }
@@ -219,7 +222,8 @@ func (r *reader) add(all ...Template) error {
 
 func newDecoder() runtime.Decoder {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme,
+		resourcev1.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err) // the types are constants
 		}
@@ -252,6 +256,9 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 	}
 	if gvk == nodev1.SchemeGroupVersion.WithKind("RuntimeClass") {
 		return r.class(what, text)
+	}
+	if kept, err := r.devices(what, gvk, text); kept {
+		return err
 	}
 	if kinds[gvk] == nil {
 		return r.otherKind(what, gvk, text)

@@ -58,6 +58,7 @@ type Stage struct {
 	// served are the extended resources that DRA serves; nil if that is unknown.
 	served map[string]bool
 	claims *document.Claims // see Claims
+	needs  *needs           // nil if nothing looks for claims of pods of files
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
@@ -267,6 +268,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
 		w.Unjudged = append(w.Unjudged, unjudged...)
+		w.Claims, w.LackedClaims = s.needs.of(t.Pod)
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
 		}

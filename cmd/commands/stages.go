@@ -21,6 +21,7 @@ import (
 // stages returns the functions that prepare simulations.
 func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary, Ask: ask,
+		Claims:  findClaims,
 		Kubelet: readKubelet, Ignored: ignored}
 }
 
@@ -111,6 +112,26 @@ func ask(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) 
 		return nil, err
 	}
 	return known.Asking(ctx, trial), nil
+}
+
+// findClaims returns a stage that finds the claims of pods of files, in the files and in the cluster of a kubeconfig.
+func findClaims(ctx context.Context, k cli.Kubeconfig, s cli.Stage, f cli.ClaimFiles) (cli.Stage, error) {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return s, nil
+	}
+	if f.Alone {
+		return known.Finding(ctx, nil, f.Namespace, f.Files), nil
+	}
+	r, err := reach(k)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := r.reader()
+	if err != nil {
+		return nil, err
+	}
+	return known.Finding(ctx, reader, f.Namespace, f.Files), nil
 }
 
 func readExport(data []byte) (cli.Stage, []document.Problem, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
+	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/face/cli"
 	"github.com/tenon-numa/tenon/face/console"
@@ -36,7 +37,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	}
 	w := view.NewLive(seen, reader)
 	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned, Claims: w.ClaimsOn,
-		Stages: cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}}, History: reader.History,
+		Stages:     cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}, Claims: claimsBy(reader)},
+		History:    reader.History,
 		Schedulers: configured, Kubelets: kubelets{w, cfg},
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {
 			v, err := w.Whole(ctx)
@@ -51,6 +53,13 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		},
 		Affinity: func(ctx context.Context, node string) (document.Affinity, error) { return affinityOf(ctx, cfg, node) },
 		Valid:    func() bool { return !seen.Rejected() }, Close: stop}, nil
+}
+
+// claimsBy returns a function for [cli.Stages] that finds claims of pods of files by a reader.
+func claimsBy(r *kube.Reader) func(context.Context, cli.Kubeconfig, cli.Stage, cli.ClaimFiles) (cli.Stage, error) {
+	return func(ctx context.Context, _ cli.Kubeconfig, s cli.Stage, f cli.ClaimFiles) (cli.Stage, error) {
+		return s.(*stage.Stage).Finding(ctx, r, f.Namespace, f.Files), nil
+	}
 }
 
 // onStage returns a function for [cli.Stages] that returns the present stage of a live view. The function ignores its

@@ -90,6 +90,7 @@ func (x *people) claims(ctx context.Context, t *testing.T) {
 	x.bind(ctx, t, "", "older", "carl")
 	x.await(ctx, t, "carl", "ml")
 	x.claimsInConsole(ctx, t)
+	x.claimsOfFiles(ctx, t)
 	file := filepath.Join(t.TempDir(), "b.tar.gz")
 	if out, errs, code := x.ask(ctx, "", "bundle", "-f", file); code != 0 {
 		t.Fatalf("bundle: code %d, %s%s", code, out, errs)
@@ -184,5 +185,49 @@ func (x *people) claimsInConsole(ctx context.Context, t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("the page does not follow a new claim: %v", err)
+	}
+}
+
+// claimsOfFiles: check names what of the claims of a file is there, as far as the person may read it.
+func (x *people) claimsOfFiles(ctx context.Context, t *testing.T) {
+	t.Helper()
+	template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "pair"}}
+	template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "unknown", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2}}}
+	_, err := x.user.ResourceV1().ResourceClaimTemplates("ml").Create(ctx, template, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	const pod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: new, namespace: ml}
+spec:
+  containers: [{name: c, image: x, resources: {limits: {cpu: 2, memory: 1Gi}}}]
+  resourceClaims:
+  - {name: a, resourceClaimTemplateName: pair}
+  - {name: b, resourceClaimName: gpu-user-gpus}
+  - {name: c, resourceClaimName: missing}
+`
+	if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for user, wanted := range map[string][]string{
+		"": {"ResourceClaimTemplate ml/pair (in the cluster) asks for 2 of class unknown.",
+			"Warning: claim a asks for devices of the DeviceClass unknown, which does not exist.",
+			"ResourceClaim ml/gpu-user-gpus (in the cluster) asks for 1 of class gpu, and is allocated: the pods have to run",
+			"Warning: claim c: ResourceClaim ml/missing does not exist, so the pods wait until somebody creates it.",
+			"Not judged: which nodes have devices for its claims"},
+		"bob":  {"ResourceClaimTemplate ml/pair (in the cluster)", "ResourceClaim ml/missing does not exist"},
+		"carl": {"Claim a: ResourceClaimTemplate ml/pair: whether it exists is not known (", "is forbidden"},
+	} {
+		out, errs, code := x.ask(ctx, user, "check", "-f", file)
+		text := strings.Join(strings.Fields(out), " ")
+		for _, want := range wanted {
+			if code != 0 || !strings.Contains(text, want) {
+				t.Errorf("check as %q: code %d, without %q\n%s%s", user, code, want, out, errs)
+			}
+		}
 	}
 }

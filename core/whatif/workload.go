@@ -43,6 +43,9 @@ type Workload struct {
 	Schedulers []string
 	// Misspelt has the names of annotations and labels on the pods that no program reads.
 	Misspelt []string
+	// Claims describes the claims of devices (DRA) that the pods name, and LackedClaims has what of them is missing or
+	// wrong. Both are empty if nothing looked for the claims.
+	Claims, LackedClaims []string
 	// Unequal has the containers that keep the pods from being Guaranteed, and why.
 	Unequal []string
 }

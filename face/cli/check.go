@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -91,6 +93,9 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 		}
 	}
 	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
+	if stage, err = a.findClaims(c.Context(), f, stage, namespace, all.files); err != nil {
+		return err
+	}
 	var out []checked
 	var skipped whatif.Left
 	for _, file := range all.files {
@@ -154,7 +159,31 @@ func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {
 		out.warnings = append(out.warnings, a.String())
 	}
-	out.warnings = append(out.warnings, w.Misspelt...)
+	out.warnings = append(slices.Concat(out.warnings, w.LackedClaims), w.Misspelt...)
+	return out
+}
+
+// findClaims returns a stage that finds the claims of the pods of files. A stage of files or machines asks no cluster.
+func (a *app) findClaims(ctx context.Context, f simulateFlags, s Stage, namespace string,
+	files []workloadFile) (Stage, error) {
+	find, has := a.setup.Stages.Claims, false
+	in := ClaimFiles{Namespace: namespace, Alone: len(f.machines) > 0 || f.nodes != ""}
+	for _, file := range files {
+		in.Files = append(in.Files, file.data)
+		has = has || bytes.Contains(file.data, []byte("resourceClaim"))
+	}
+	if find == nil || !has {
+		return s, nil
+	}
+	return find(ctx, a.kube, s, in)
+}
+
+// unjudged returns what is not judged of the pods. Where their claims were looked for, only the devices are not.
+func (c checked) unjudged() []string {
+	out := slices.Clone(c.workload.Unjudged)
+	if i := slices.Index(out, "resource claims"); i >= 0 && len(c.workload.Claims)+len(c.workload.LackedClaims) > 0 {
+		out[i] = "which nodes have devices for its claims"
+	}
 	return out
 }
 
@@ -225,8 +254,11 @@ func (c checked) write(b *bufio.Writer, on []whatif.Node) {
 	if c.workload.Asked {
 		fmt.Fprintln(b, "  The API server accepts the pod (asked by a dry run).")
 	}
-	if len(c.workload.Unjudged) > 0 {
-		writeWrapped(b, "  ", "Not judged: "+strings.Join(c.workload.Unjudged, ", ")+".")
+	for _, text := range c.workload.Claims {
+		writeWrapped(b, "  ", strings.ToUpper(text[:1])+text[1:]+".")
+	}
+	if unjudged := c.unjudged(); len(unjudged) > 0 {
+		writeWrapped(b, "  ", "Not judged: "+strings.Join(unjudged, ", ")+".")
 	}
 }
 
@@ -258,6 +290,8 @@ type checkedDocument struct {
 	Refusals []refusalDocument `json:"refusals"` // of the other nodes; lacks that other pods cause are left out
 	Warnings []string          `json:"warnings"`
 	Unjudged []string          `json:"unjudged"`
+	// Claims describes the claims of devices (DRA) that the pods name, as far as they exist; Warnings has the others.
+	Claims []string `json:"claims,omitempty"`
 	// Asked is set if the API server has accepted the pod in a dry run. check then judges the pod as the server would
 	// store it.
 	Asked bool `json:"asked"`
@@ -276,8 +310,8 @@ func checkDocumentOf(all []checked, on []whatif.Node, problems []document.Proble
 			Refusals: document.Each(x.Refusals, func(r whatif.Refusal) refusalDocument {
 				return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 			}),
-			Warnings: append([]string{}, x.warnings...), Unjudged: append([]string{}, w.Unjudged...),
-			Asked: w.Asked,
+			Warnings: append([]string{}, x.warnings...), Unjudged: append([]string{}, x.unjudged()...),
+			Claims: w.Claims, Asked: w.Asked,
 		}
 	})
 	return out

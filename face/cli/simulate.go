@@ -40,6 +40,13 @@ type Stage interface {
 	Waiting() int
 }
 
+// ClaimFiles has the files in which claims are looked for.
+type ClaimFiles struct {
+	Namespace string
+	Files     [][]byte
+	Alone     bool // no cluster is asked
+}
+
 // Stages has the functions that make a stage from each kind of source, and functions for stages.
 type Stages struct {
 	// Cluster reads a cluster, and returns the namespace that the kubeconfig selects.
@@ -50,6 +57,10 @@ type Stages struct {
 	Machines func([]whatif.Machine) (Stage, error)
 	// Ask returns a stage of a cluster that sends pods to the API server as dry runs; nil if there are no dry runs.
 	Ask func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
+	// Claims returns a stage that finds the claims, templates and classes of devices (DRA) that pods of files name: in the
+	// files, where objects without a namespace are of the given one, and then in the cluster, unless it is not asked. It
+	// may be nil.
+	Claims func(ctx context.Context, k Kubeconfig, s Stage, f ClaimFiles) (Stage, error)
 	// Vary returns a copy of a stage with changes, and the names of the nodes whose rules have changed.
 	Vary func(s Stage, v whatif.Variation) (out Stage, altered []string, err error)
 	// Kubelet reads a KubeletConfiguration for a machine: the node's rules, and the amounts for pods.

@@ -41,6 +41,9 @@ func stages(exported []byte) Stages {
 			return s, problems, k.Namespace(), err
 		},
 		Export: export,
+		Claims: func(ctx context.Context, _ Kubeconfig, s Stage, f ClaimFiles) (Stage, error) {
+			return s.(*stage.Stage).Finding(ctx, nil, f.Namespace, f.Files), nil
+		},
 		Vary: func(s Stage, v whatif.Variation) (Stage, []string, error) {
 			out, altered, err := s.(*stage.Stage).Vary(v)
 			if err != nil {

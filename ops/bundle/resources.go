@@ -34,7 +34,8 @@ func key(r schema.GroupVersionResource) string {
 // namespace may have them.
 func (r Resource) namespaced() bool {
 	return slices.Contains([]string{"Pod", "PersistentVolumeClaim", "Event", "Deployment", "ReplicaSet", "StatefulSet",
-		"DaemonSet", "Job", "PodDisruptionBudget", "ResourceClaim"}, r.Kind)
+		"DaemonSet", "Job", "PodDisruptionBudget", "ResourceClaim",
+		"ResourceClaimTemplate"}, r.Kind)
 }
 
 // metadata are the fields that are kept of every object. Annotations are kept by prefixes.
@@ -105,6 +106,8 @@ func Resources() []Resource {
 		of(devices, "v1", "resourceslices", "ResourceSlice", "spec"),
 		of(devices, "v1", "resourceclaims", "ResourceClaim", "spec.devices.requests spec.devices.constraints "+
 			"status.allocation.devices.results status.allocation.nodeSelector status.reservedFor"),
+		of(devices, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", "spec.spec.devices.requests "+
+			"spec.spec.devices.constraints"),
 		of(devices, "v1", "deviceclasses", "DeviceClass", "spec.selectors spec.extendedResourceName"),
 		of("apps", "v1", "deployments", "Deployment", workloadFields),
 		of("apps", "v1", "replicasets", "ReplicaSet", workloadFields),
