@@ -51,12 +51,16 @@ func namedBy(p *v1.Pod) (out []named) {
 	return slices.DeleteFunc(out, func(n named) bool { return !n.needed })
 }
 
+// maxName bounds the letters of a name in a sentence, which has to fit a line. Names of claims have up to 253.
+const maxName = 80
+
 // holds returns what a claim holds for a pod, or why it holds nothing.
 func (x *join) holds(p *v1.Pod, n named) (claims.Held, string) {
-	text := "claim " + printable.Text(n.claim)
+	text := "claim " + printable.Text(printable.Clip(n.claim, maxName))
 	switch {
 	case n.claim == "":
-		return claims.Held{}, "claim " + printable.Text(n.entry) + " is not made from its template yet"
+		entry := printable.Text(printable.Clip(n.entry, maxName))
+		return claims.Held{}, "claim " + entry + " is not made from its template yet"
 	case n.entry == "":
 		text += " (for its extended resources)"
 	}

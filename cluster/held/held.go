@@ -80,12 +80,16 @@ type join struct {
 }
 
 func newJoin(v *kube.View) *join {
+	var functions claims.Reported
+	for i := range v.Layouts {
+		functions.Report(&v.Layouts[i])
+	}
 	x := &join{states: map[string]*state.Node{}, objects: map[types.NamespacedName]*resourcev1.ResourceClaim{},
 		held: map[types.NamespacedName]claims.Held{}, devices: v.Devices, unread: unread(v.Devices),
 		where: map[on]claims.Device{}, nodes: map[string]bool{}, pods: map[string]*document.PodClaims{},
 		users: map[types.NamespacedName][]state.PodID{}, bound: map[types.NamespacedName]map[string]bool{},
 		holders:   map[string]map[claims.ID][]document.ClaimHolder{},
-		published: claims.Published(v.Devices.Slices, v.Functions())}
+		published: claims.Published(v.Devices.Slices, functions.Function)}
 	for _, n := range v.States {
 		x.states[n.Name] = n
 	}

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/core/idset"
 )
 
 // Devices has the objects of dynamic resource allocation (DRA) by which devices and their holders are known.
@@ -74,27 +73,8 @@ func (r *Reader) claimsWithin(ctx context.Context, pods *Seen, out *Devices) err
 	return nil
 }
 
-// Functions returns a function that finds the NUMA node of a PCI function by the layouts of the view: by the name of a
-// node, and an address such as "0000:3b:00.0" in lower case. ok is false if it is not known.
-func (v *View) Functions() func(node, address string) (numa int, ok bool) {
-	at := map[[2]string]int{}
-	for i := range v.Layouts {
-		l := &v.Layouts[i]
-		for _, f := range l.Machine.Functions {
-			ids, err := idset.Parse[idset.NUMA](string(f.NUMAs))
-			if err == nil && ids.Len() == 1 {
-				at[[2]string{l.Name, strings.ToLower(f.Address)}] = int(ids.Min())
-			}
-		}
-	}
-	return func(node, address string) (int, bool) {
-		numa, ok := at[[2]string{node, address}]
-		return numa, ok
-	}
-}
-
-// AddLayout reads the layout of a node into a view, for Functions. A layout that is not there or may not be read is no
-// error.
+// AddLayout reads the layout of a node into a view, for the PCI functions in it. A layout that is not there or may not
+// be read is no error.
 func (r *Reader) AddLayout(ctx context.Context, v *View, node string) error {
 	l, err := r.layouts.Get(ctx, node, metav1.GetOptions{})
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/face/draw"
 )
 
 // This file writes the devices that drivers publish for claims (DRA), and who holds them. The kubelet and Tenon's
@@ -187,6 +188,9 @@ func (g *claimGroup) freeText() string {
 	return fmt.Sprint(g.free)
 }
 
+// driverWidth bounds the column of drivers: a driver's name may have 63 letters.
+const driverWidth = 36
+
 // heldBound bounds the holders in one row of the text; JSON has all.
 const heldBound = 16
 
@@ -211,7 +215,8 @@ func writeNodeClaims(w io.Writer, node string, all *document.Claims) error {
 		if text == "" {
 			text = "-"
 		}
-		t.rows = append(t.rows, []string{numaText(g.numa), g.driver, fmt.Sprint(g.all), g.freeText(), text})
+		driver := draw.Clip(g.driver, driverWidth)
+		t.rows = append(t.rows, []string{numaText(g.numa), driver, fmt.Sprint(g.all), g.freeText(), text})
 	}
 	fmt.Fprintf(w, "\nDevices of drivers, which claims hold:\n\n")
 	if err := t.write(w, false); err != nil {

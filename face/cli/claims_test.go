@@ -190,3 +190,24 @@ func TestClaimsOfAFile(t *testing.T) {
 		t.Errorf("simulate: code %d, %s%s", code, out, errs)
 	}
 }
+
+// Names as long as the API server takes them leave tables readable.
+func TestLongNamesOfClaims(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	name := document.DeviceName{Driver: long(63), Pool: long(253), Device: long(63)}
+	one := document.ClaimHolder{Namespace: long(63), Claim: long(253)}
+	c := withClaims(t)
+	for _, numa := range []*int32{nil, new(int32(1))} {
+		c.claims.Nodes["gpu-b"].Devices = append(c.claims.Nodes["gpu-b"].Devices, document.ClaimDevice{DeviceName: name,
+			NUMA: numa, Holders: []document.ClaimHolder{one, holder("x", "ml/"+long(253))}})
+		p := c.claims.Pods["uid-of-trainer-0"]
+		p.Devices = append(p.Devices, document.PodDevice{Claim: long(253), DeviceName: name, NUMA: numa})
+	}
+	for _, line := range []string{"map gpu-b", "pods -n ml", "explain pod ml/trainer-0"} {
+		out, errs, code := run(t, c, strings.Fields(line)...)
+		if code != 0 || errs != "" {
+			t.Errorf("%s: code %d, %s", line, code, errs)
+		}
+		checkWidth(t, out)
+	}
+}
