@@ -153,6 +153,16 @@ func (s *site) position(d claims.Device) int {
 	return at
 }
 
+// near returns the NUMA nodes that a known device is on, or as near to.
+func (s *site) near(d claims.Device) (out topo.Mask) {
+	for _, id := range d.NUMAs {
+		if at, ok := s.node.Machine.Position(idset.NUMA(id)); ok {
+			out |= topo.Mask(1) << uint(at)
+		}
+	}
+	return out
+}
+
 // allocated examines where the devices of allocated claims are.
 func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
 	pods := map[string]*v1.Pod{}
@@ -205,14 +215,14 @@ func (x *examination) apart(p *v1.Pod, h claims.Held, s *site) {
 	beside := s.holds[string(p.UID)]
 	var mine []claims.Device
 	var evidence []string
-	var on topo.Mask
+	common := ^topo.Mask(0)
 	for _, id := range h.Devices {
 		d, ok := s.devices[id]
 		if !ok {
 			continue
 		}
-		at := topo.Mask(1) << uint(s.position(d))
-		mine, on = append(mine, d), on|at
+		at := s.near(d)
+		mine, common = append(mine, d), common&at
 		if beside == 0 || beside&at == 0 {
 			evidence = append(evidence,
 				fmt.Sprintf("claim %s/%s: device %s is on NUMA node %d", h.Namespace, h.Name, id, d.NUMAs[0]))
@@ -225,7 +235,7 @@ func (x *examination) apart(p *v1.Pod, h claims.Held, s *site) {
 			document.NUMANodes(document.NUMAs(s.node.Machine, beside)))
 		x.add("claim-misaligned", onPod(p, evidence...), "devices of its claims are on other NUMA nodes than what the "+
 			"kubelet gave it", "")
-	case on.Len() > 1 && s.hasRoom(mine):
+	case common == 0 && s.hasRoom(mine):
 		x.add("claim-misaligned", onPod(p, evidence...), "devices of one claim are on several NUMA nodes, and one NUMA "+
 			"node has as many free", "")
 	}
@@ -243,7 +253,7 @@ func (s *site) hasRoom(mine []claims.Device) bool {
 		for driver, count := range want {
 			free := s.free[driver][i]
 			for _, d := range mine {
-				if d.Driver == driver && s.position(d) == i {
+				if d.Driver == driver && s.near(d)>>uint(i)&1 == 1 {
 					free++
 				}
 			}

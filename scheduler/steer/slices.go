@@ -178,15 +178,6 @@ func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
 	return out
 }
 
-func without(devices []resourcev1.Device, name string) (out []resourcev1.Device) {
-	for _, d := range devices {
-		if d.Name != name {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // blank returns an offer with the slices that the node shares with others, and with the allocated devices of all its
 // slices.
 func (c *cycle) blank(n *ofNode) offer {
