@@ -80,9 +80,11 @@ func (p *Plugin) filterNear(
 	must := near.Must && len(near.NUMAs) > 0
 	_, apart := c.nodes[name].apart(c.held, near.NUMAs)
 	apart = apart && len(near.NUMAs) > 0
+	var fault *fwk.Status
 	if c.open && !(apart && must) {
-		a, tried := p.allocateNear(ctx, cs, pod, info, c, near)
-		if a != nil {
+		var a *attempt
+		var tried bool
+		if a, tried, fault = p.allocateNear(ctx, cs, pod, info, c, near); a != nil {
 			c.choose(name, a, apart)
 			return nil
 		}
@@ -91,12 +93,15 @@ func (p *Plugin) filterNear(
 	if status := p.DynamicResources.Filter(ctx, cs, pod, info); !status.IsSuccess() {
 		return status
 	}
-	if apart && must {
+	switch {
+	case apart && must:
 		return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
+	case fault != nil && must: // Reserve would refuse far devices, in each attempt anew
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
 	}
 	var a *attempt
 	if c.open && apart && len(near.NUMAs) > 0 {
-		a, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs))
+		a, _, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs))
 	}
 	c.choose(name, a, apart)
 	return nil
@@ -105,6 +110,13 @@ func (p *Plugin) filterNear(
 // refusal returns why a node is refused: no devices of the pod's claims are near its CPUs and memory.
 func refusal(numas []int) string {
 	return noneNear + numaNodes(numas) + ", where its CPUs and memory would be"
+}
+
+// unclear returns why a node is refused where the wrapped plugin met an error with the devices near the pod, as with an
+// expression that fails on one of them.
+func unclear(numas []int, fault *fwk.Status) string {
+	return "cannot find out whether the pod's claims get devices on " + numaNodes(numas) +
+		", where its CPUs and memory would be: " + fault.Message()
 }
 
 const noneNear = "the pod's claims get no devices on "
@@ -123,7 +135,7 @@ func Far(status *fwk.Status) bool {
 }
 
 // allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible.
-// It returns nil if there are none; tried is false if it could not find out.
+// It returns nil if there are none. If it could not find out, tried is false, and fault is what the wrapped plugin met.
 func (p *Plugin) allocateNear(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -131,20 +143,20 @@ func (p *Plugin) allocateNear(
 	info fwk.NodeInfo,
 	c *cycle,
 	near Near,
-) (a *attempt, tried bool) {
+) (a *attempt, tried bool, fault *fwk.Status) {
 	n := c.nodes[info.Node().Name]
 	for _, target := range c.targets(n, near.NUMAs) {
-		a, failed := p.trial.run(ctx, cs, pod, info, c.seen.state, c.confined(n, target))
+		a, failed, fault := p.trial.run(ctx, cs, pod, info, c.seen.state, c.confined(n, target))
 		if failed {
-			return nil, false
+			return nil, false, fault
 		}
 		tried = true
 		if a == nil {
 			continue
 		}
-		return a, true
+		return a, true, nil
 	}
-	return nil, tried
+	return nil, tried, nil
 }
 
 // trial runs a plugin DynamicResources on what a snapshot shows.
@@ -154,8 +166,9 @@ type trial struct {
 	dra    *snapshot
 }
 
-// run allocates the claims of a pod on a node from an offer. It returns nil if that is not possible; failed is
-// true if the plugin met an error, for example because an expression of a claim takes too long.
+// run allocates the claims of a pod on a node from an offer. It returns nil if that is not possible. failed is true if
+// the plugin could not find out: the claims are not what the wrapped plugin saw, or an expression of a claim fails or
+// takes too long, which is the fault.
 func (t *trial) run(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -163,15 +176,19 @@ func (t *trial) run(
 	info fwk.NodeInfo,
 	shared *structured.AllocatedState,
 	o offer,
-) (a *attempt, failed bool) {
+) (a *attempt, failed bool, fault *fwk.Status) {
 	v := newView(cs)
 	if status := t.prepare(ctx, v, pod, info, shared, o); !status.IsSuccess() {
-		return nil, true
+		return nil, true, nil
 	}
-	if status := t.plugin.Filter(ctx, v, pod, info); !status.IsSuccess() {
-		return nil, status.Code() == fwk.Error
+	switch status := t.plugin.Filter(ctx, v, pod, info); status.Code() {
+	case fwk.Success:
+		return &attempt{v}, false, nil
+	case fwk.Error:
+		return nil, true, status
+	default:
+		return nil, false, nil
 	}
-	return &attempt{v}, false
 }
 
 func (t *trial) prepare(
