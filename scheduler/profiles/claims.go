@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"reflect"
 	"slices"
 
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -9,9 +10,10 @@ import (
 	"github.com/tenon-numa/tenon/api/config"
 )
 
-// steerClaims puts TenonClaims in place of DynamicResources in a profile that filters with the plugin, with the
-// arguments of DynamicResources. At multiPoint, TenonClaims comes last, behind the plugin. Where the profile disables
-// DynamicResources, TenonClaims is disabled as well. A profile that names TenonClaims itself is left as it is.
+// steerClaims puts TenonClaims in place of DynamicResources in a profile that filters with the plugin. TenonClaims gets
+// the arguments of DynamicResources, unless the profile has some for it. At multiPoint, TenonClaims comes last, behind
+// the plugin. Where the profile disables DynamicResources, TenonClaims is disabled as well. A profile that names
+// TenonClaims among its plugins is left as it is.
 func steerClaims(profile *schedapi.KubeSchedulerProfile, name string) {
 	pl := profile.Plugins
 	all := everyPoint(pl)
@@ -37,16 +39,23 @@ func steerClaims(profile *schedapi.KubeSchedulerProfile, name string) {
 		moved := pl.MultiPoint.Enabled[i]
 		pl.MultiPoint.Enabled = append(slices.Delete(pl.MultiPoint.Enabled, i, i+1), moved)
 	}
+	configured := slices.ContainsFunc(profile.PluginConfig, func(c schedapi.PluginConfig) bool {
+		return c.Name == config.TenonClaims
+	})
 	for _, c := range profile.PluginConfig {
-		if c.Name == names.DynamicResources {
+		if c.Name == names.DynamicResources && !configured {
 			profile.PluginConfig = append(slices.Clone(profile.PluginConfig),
 				schedapi.PluginConfig{Name: config.TenonClaims, Args: c.Args})
 		}
 	}
 }
 
-// everyPoint returns all extension points of a profile.
-func everyPoint(pl *schedapi.Plugins) []*schedapi.PluginSet {
-	return []*schedapi.PluginSet{&pl.MultiPoint, &pl.PreEnqueue, &pl.QueueSort, &pl.PreFilter, &pl.Filter, &pl.PostFilter,
-		&pl.PreScore, &pl.Score, &pl.Reserve, &pl.Permit, &pl.PreBind, &pl.Bind, &pl.PostBind}
+// everyPoint returns all extension points of a profile. Later releases have more of them.
+func everyPoint(pl *schedapi.Plugins) (out []*schedapi.PluginSet) {
+	for _, field := range reflect.ValueOf(pl).Elem().Fields() {
+		if s, ok := field.Addr().Interface().(*schedapi.PluginSet); ok {
+			out = append(out, s)
+		}
+	}
+	return out
 }
