@@ -214,8 +214,14 @@ type outcome struct {
 // schedule runs a pod through the plugin's extension points. The pod gets no devices if a point refuses it.
 func (b *bench) schedule(ctx context.Context, t testing.TB, pod *v1.Pod) outcome {
 	t.Helper()
+	return b.scheduleIn(ctx, t, framework.NewCycleState(), pod)
+}
+
+// scheduleIn is schedule in a cycle that has a state already.
+func (b *bench) scheduleIn(ctx context.Context, t testing.TB, cs fwk.CycleState, pod *v1.Pod) outcome {
+	t.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-	info, cs := framework.NewNodeInfo(), framework.NewCycleState()
+	info := framework.NewNodeInfo()
 	info.SetNode(node)
 	if _, status := b.plugin.PreFilter(ctx, cs, pod, []fwk.NodeInfo{info}); !status.IsSuccess() {
 		return outcome{why: status.Message()}

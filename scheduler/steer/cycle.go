@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +16,7 @@ type cycle struct {
 	seen  seen
 	nodes map[string]*ofNode // as the index had it in PreFilter
 	rest  *rest
-	// held are the devices of claims that were allocated before.
+	// held are the devices of claims that were allocated before, or reserved by another pod of the group.
 	held []claims.ID
 	// open is true if there is something to allocate.
 	open bool
@@ -25,6 +26,12 @@ type cycle struct {
 	chosen map[string]*attempt
 	// apart has the nodes on which the devices would lie elsewhere than the pod.
 	apart map[string]bool
+	// near has the NUMA nodes where Filter expected the pod.
+	near map[string][]int
+}
+
+func newCycle(s seen) *cycle {
+	return &cycle{seen: s, chosen: map[string]*attempt{}, apart: map[string]bool{}, near: map[string][]int{}}
 }
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name
@@ -42,14 +49,14 @@ func read(cs fwk.CycleState) *cycle {
 	return c
 }
 
-func (c *cycle) choose(node string, a *attempt, apart bool) {
+func (c *cycle) choose(node string, near []int, a *attempt, apart bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.chosen, node)
 	if a != nil {
 		c.chosen[node] = a
 	}
-	c.apart[node] = apart
+	c.apart[node], c.near[node] = apart, near
 }
 
 // choice returns the allocation that Filter chose for a node, or nil. apart is true if its devices lie elsewhere than
@@ -61,6 +68,13 @@ func (c *cycle) choice(node string) (a *attempt, apart, anyApart bool) {
 		anyApart = anyApart || is
 	}
 	return c.chosen[node], c.apart[node], anyApart
+}
+
+// moved reports whether a pod will be elsewhere on a node than Filter expected.
+func (c *cycle) moved(node string, near []int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.Equal(c.near[node], near)
 }
 
 // attempt is an allocation for one node.
@@ -98,6 +112,9 @@ func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 		case err != nil:
 		case claim.Status.Allocation != nil:
 			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
+		default:
+			// Another pod of the group has reserved the claim, or else the wrapped plugin would have refused the pod.
+			c.held = append(c.held, devicesOf(pending(all, claim.UID))...)
 		}
 	}
 }

@@ -26,11 +26,12 @@ func (p *Plugin) PreFilter(
 		return p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
 	}
 	p.dra.take()
+	cs.Delete(stateKey) // of an earlier PreFilter in this cycle, whose allocations count no more
 	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
 	if !status.IsSuccess() {
 		return named, status
 	}
-	c := &cycle{seen: p.dra.take(), chosen: map[string]*attempt{}, apart: map[string]bool{}}
+	c := newCycle(p.dra.take())
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
 	if !c.open {
@@ -85,7 +86,7 @@ func (p *Plugin) filterNear(
 		var a *attempt
 		var tried bool
 		if a, tried, fault = p.allocateNear(ctx, cs, pod, info, c, near); a != nil {
-			c.choose(name, a, apart)
+			c.choose(name, near.NUMAs, a, apart)
 			return nil
 		}
 		apart = apart || tried
@@ -103,7 +104,7 @@ func (p *Plugin) filterNear(
 	if c.open && apart && len(near.NUMAs) > 0 {
 		a, _, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs))
 	}
-	c.choose(name, a, apart)
+	c.choose(name, near.NUMAs, a, apart)
 	return nil
 }
 

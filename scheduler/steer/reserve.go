@@ -32,6 +32,9 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return nil
 	}
 	if id, apart := n.apart(devices, near.NUMAs); apart {
+		if !c.moved(node, near.NUMAs) { // the next attempt would end in the same way
+			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
+		}
 		p.places.Undone(pod)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("device %s is on %s, and the pod's CPUs and memory "+
 			"will be on %s, since other pods came first", id, numaNodes(n.where[id]), numaNodes(near.NUMAs)))

@@ -34,6 +34,10 @@ func (b *bench) gpus(numas ...int64) []resourcev1.Device {
 	return s.Spec.Devices
 }
 
+func idOf(device string) structured.DeviceID {
+	return structured.MakeDeviceID(gpuDriver, "node", device)
+}
+
 func podNamed(name string) *v1.Pod {
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "pod"}}
 }

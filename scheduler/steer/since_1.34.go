@@ -1,0 +1,13 @@
+//go:build upto1.35
+
+package steer
+
+import (
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// pending returns nil. Before 1.36 no pod uses a claim that another pod has reserved and not written.
+func pending(fwk.ResourceClaimTracker, types.UID) *resourcev1.AllocationResult { return nil }
