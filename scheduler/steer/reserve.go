@@ -42,9 +42,9 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-// bonus is added to the score of nodes with devices near the pod. The wrapped plugin gives at most 8 for a request,
-// and a pod has at most some hundred requests.
-const bonus = 10_000
+// bonus marks the scores of nodes with devices near the pod. It is more than the wrapped plugin gives, which is at most
+// 8 for a request.
+const bonus = 1 << 40
 
 // score adds the bonus to a score of the wrapped plugin, if devices lie elsewhere than the pod on some other node. run
 // computes that score from the state that has the node's allocation.

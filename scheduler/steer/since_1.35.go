@@ -16,3 +16,38 @@ func (p *Plugin) Score(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info
 		return p.DynamicResources.Score(ctx, cs, pod, info)
 	})
 }
+
+// ScoreExtensions returns p.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// preference is how much of a score tells which nodes the wrapped plugin prefers, where nodes differ in whether devices
+// are near the pod.
+const preference = 20
+
+// NormalizeScore normalizes scores as the wrapped plugin does. If devices are near the pod on some of the nodes only,
+// these nodes get more than all others.
+func (p *Plugin) NormalizeScore(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	list fwk.NodeScoreList,
+) *fwk.Status {
+	near, count := make([]bool, len(list)), 0
+	for i := range list {
+		if near[i] = list[i].Score >= bonus; near[i] {
+			list[i].Score -= bonus
+			count++
+		}
+	}
+	status := p.DynamicResources.NormalizeScore(ctx, cs, pod, list)
+	if !status.IsSuccess() || count == 0 || count == len(list) {
+		return status
+	}
+	for i := range list {
+		list[i].Score = list[i].Score * preference / fwk.MaxNodeScore
+		if near[i] {
+			list[i].Score += fwk.MaxNodeScore - preference
+		}
+	}
+	return nil
+}
