@@ -38,6 +38,8 @@ type cluster struct {
 	pending map[types.UID]*resourcev1.AllocationResult
 	// extended is the resource that a class serves.
 	extended map[v1.ResourceName]string
+	// reading, if not nil, is called whenever a plugin reads a class.
+	reading func()
 }
 
 func (c *cluster) ResourceClaims() fwk.ResourceClaimTracker                     { return tracker{c} }
@@ -57,6 +59,9 @@ func (c classes) List() (out []*resourcev1.DeviceClass, _ error) {
 }
 
 func (c classes) Get(name string) (*resourcev1.DeviceClass, error) {
+	if c.reading != nil {
+		c.reading()
+	}
 	if class := c.classes[name]; class != nil {
 		return class, nil
 	}

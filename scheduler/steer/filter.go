@@ -145,6 +145,11 @@ func (p *Plugin) allocateNear(
 	c *cycle,
 	near Near,
 ) (a *attempt, tried bool, fault *fwk.Status) {
+	if p.limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, p.limit)
+		defer cancel()
+		ctx = limited
+	}
 	n := c.nodes[info.Node().Name]
 	for _, target := range c.targets(n, near.NUMAs) {
 		a, failed, fault := p.trial.run(ctx, cs, pod, info, c.seen.state, c.confined(n, target))

@@ -15,7 +15,7 @@ import (
 
 // index has the slices of the cluster by node. It belongs to the scheduling loop.
 type index struct {
-	of    []*resourcev1.ResourceSlice // what it was made from
+	of    sets.Set[*resourcev1.ResourceSlice] // what it was made from
 	nodes map[string]*ofNode
 	rest  *rest
 	// functions may be nil; version is their version when the index was made.
@@ -36,6 +36,7 @@ type rest struct {
 	common []*resourcev1.ResourceSlice
 	ids    [][]structured.DeviceID // of the devices in common
 	pools  map[poolID][]*resourcev1.ResourceSlice
+	mixed  []poolID // that have slices in common, and others
 }
 
 type poolID struct{ driver, pool string }
@@ -44,7 +45,8 @@ func poolOf(s *resourcev1.ResourceSlice) poolID { return poolID{s.Spec.Driver, s
 
 // ofNode are the slices that one node has for itself.
 type ofNode struct {
-	slices []*resourcev1.ResourceSlice
+	slices []*resourcev1.ResourceSlice // by name
+	pools  []ownPool
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
 	ids   [][]structured.DeviceID
@@ -54,22 +56,29 @@ type ofNode struct {
 	where map[claims.ID][]int
 }
 
+// ownPool is how many slices of a pool belong to the node.
+type ownPool struct {
+	poolID
+	own int
+}
+
 // maxDevices bounds the devices of a node that are looked at. A node with more is left to the wrapped plugin.
 const maxDevices = 4096
 
-// update makes the index anew if the slices have changed. Slices that have not changed are not read again.
+// update makes the index anew if the slices have changed, in whatever order they come. The slices of a node that have
+// not changed are not read again.
 func (x *index) update(all []*resourcev1.ResourceSlice) {
 	version, function := int64(0), claims.Functions(nil)
 	if x.functions != nil {
 		version, function = x.functions.Version(), x.functions.Function
 	}
 	reported := version != x.version
-	if slices.Equal(x.of, all) && !reported {
+	if x.rest != nil && len(all) == len(x.of) && x.of.HasAll(all...) && !reported {
 		return
 	}
 	x.version = version
 	before := x.nodes
-	x.of, x.nodes = slices.Clone(all), map[string]*ofNode{}
+	x.of, x.nodes = sets.New(all...), map[string]*ofNode{}
 	x.rest = &rest{pools: map[poolID][]*resourcev1.ResourceSlice{}}
 	own := map[string][]*resourcev1.ResourceSlice{}
 	for _, s := range all {
@@ -80,7 +89,9 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 		}
 		own[*s.Spec.NodeName] = append(own[*s.Spec.NodeName], s)
 	}
+	x.rest.mix()
 	for node, list := range own {
+		slices.SortFunc(list, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
 		if old := before[node]; old != nil && slices.Equal(old.slices, list) && !(reported && old.unknown) {
 			x.nodes[node] = old
 			continue
@@ -89,11 +100,27 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 	}
 }
 
+// mix finds the pools that are mixed.
+func (r *rest) mix() {
+	common := map[poolID]int{}
+	for _, s := range r.common {
+		common[poolOf(s)]++
+	}
+	for id, n := range common {
+		if n < len(r.pools[id]) {
+			r.mixed = append(r.mixed, id)
+		}
+	}
+}
+
 // readNode reads the slices of a node. The result has no located devices if there are too many.
 func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofNode {
 	n := &ofNode{slices: list, where: map[claims.ID][]int{}}
-	devices := 0
+	devices, pools := 0, map[poolID]int{}
 	for _, s := range list {
+		if pools[poolOf(s)]++; pools[poolOf(s)] == 1 {
+			n.pools = append(n.pools, ownPool{poolID: poolOf(s)})
+		}
 		if devices += len(s.Spec.Devices); devices > maxDevices {
 			return &ofNode{slices: list}
 		}
@@ -105,6 +132,9 @@ func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofN
 				n.where[claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}] = on
 			}
 		}
+	}
+	for i := range n.pools {
+		n.pools[i].own = pools[n.pools[i].poolID]
 	}
 	return n
 }
@@ -182,8 +212,13 @@ func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
 // slices.
 func (c *cycle) blank(n *ofNode) offer {
 	out := offer{slices: slices.Clone(c.rest.common), devices: sets.New[structured.DeviceID]()}
-	for _, s := range n.slices {
-		out.slices = append(out.slices, c.rest.siblings(s, n)...)
+	for _, p := range n.pools {
+		out.slices = append(out.slices, c.rest.siblings(p, *n.slices[0].Spec.NodeName)...)
+	}
+	for _, id := range c.rest.mixed {
+		if !slices.ContainsFunc(n.pools, func(p ownPool) bool { return p.poolID == id }) {
+			out.slices = append(out.slices, c.rest.siblings(ownPool{poolID: id}, *n.slices[0].Spec.NodeName)...)
+		}
 	}
 	for _, s := range out.slices[len(c.rest.common):] {
 		if slices.ContainsFunc(s.Spec.Devices, func(d resourcev1.Device) bool { return len(d.ConsumesCounters) > 0 }) {
@@ -210,35 +245,28 @@ func (o *offer) add(s *resourcev1.ResourceSlice, devices []resourcev1.Device) {
 	o.slices = append(o.slices, &copied)
 }
 
-// siblings returns the slices of other nodes in the pool of a slice, if the node's own ones are not the whole pool. The
-// wrapped plugin counts them. It returns them for the first slice of the pool only.
-func (r *rest) siblings(s *resourcev1.ResourceSlice, n *ofNode) (out []*resourcev1.ResourceSlice) {
-	own := 0
-	for _, o := range n.slices {
-		if poolOf(o) == poolOf(s) {
-			if own == 0 && o != s {
-				return nil
-			}
-			own++
-		}
+// siblings returns the slices of other nodes in a pool, if the node's own ones are not the whole pool. The wrapped
+// plugin counts them.
+func (r *rest) siblings(p ownPool, node string) (out []*resourcev1.ResourceSlice) {
+	all := r.pools[p.poolID]
+	if len(all) == p.own {
+		return nil
 	}
-	if all := r.pools[poolOf(s)]; len(all) > own {
-		for _, o := range all {
-			if o.Spec.NodeName != nil && *o.Spec.NodeName != "" && !slices.Contains(n.slices, o) {
-				out = append(out, o)
-			}
+	for _, o := range all {
+		if o.Spec.NodeName != nil && *o.Spec.NodeName != "" && *o.Spec.NodeName != node {
+			out = append(out, o)
 		}
 	}
 	return out
 }
 
-// maxNUMAs bounds how many NUMA nodes are tried in all combinations.
-const maxNUMAs = 6
+// maxTargets bounds how many sets of NUMA nodes are tried. It is enough for all sets of six, and for all pairs of ten.
+const maxTargets = 62
 
-// targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, all
-// combinations of the NUMA nodes that have free devices, the smaller ones first. Among equally large ones, sets with
-// fewer free devices come first, so that large claims find room elsewhere. It returns none if every choice is as near.
-func (c *cycle) targets(n *ofNode, near []int) [][]int {
+// targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, sets of
+// the NUMA nodes that have free devices, the smaller ones first. Among equally large ones, sets with fewer free devices
+// come first, so that large claims find room elsewhere. It returns none if every choice is as near.
+func (c *cycle) targets(n *ofNode, near []int) (out [][]int) {
 	free, far := c.free(n, near)
 	if !far {
 		return nil
@@ -249,23 +277,30 @@ func (c *cycle) targets(n *ofNode, near []int) [][]int {
 	all := slices.SortedFunc(maps.Keys(free), func(a, b int) int {
 		return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b))
 	})
-	if len(all) > maxNUMAs {
-		return slices.Collect(slices.Chunk(all, 1))
-	}
-	var out [][]int
-	for set := range uint(1) << len(all) {
-		if size := bits.OnesCount(set); size == 0 || size == len(all) {
-			continue
-		}
-		var one []int
-		for i, numa := range all {
-			if set&(1<<i) != 0 {
-				one = append(one, numa)
+	all = all[:min(len(all), maxTargets)]
+	for size := 1; size < len(all); size++ {
+		for set := uint64(1)<<size - 1; set>>len(all) == 0; set = following(set) {
+			if len(out) == maxTargets {
+				return out
 			}
+			out = append(out, members(all, set))
 		}
-		out = append(out, one)
 	}
-	slices.SortStableFunc(out, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+	return out
+}
+
+// following returns the next larger set with as many members.
+func following(set uint64) uint64 {
+	low := set & -set
+	high := set + low
+	return high | (set^high)>>2/low
+}
+
+// members returns the NUMA nodes of a set, which has bit i for all[i].
+func members(all []int, set uint64) (out []int) {
+	for ; set != 0; set &= set - 1 {
+		out = append(out, all[bits.TrailingZeros64(set)])
+	}
 	return out
 }
 

@@ -14,10 +14,12 @@ package steer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
@@ -58,6 +60,8 @@ type Plugin struct {
 	dra    *recorder
 	trial  *trial
 	index  index
+	// limit is how long all attempts to find near devices on a node may take together; 0 if there is no limit.
+	limit time.Duration
 }
 
 var (
@@ -80,7 +84,7 @@ func New(
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{places: places, index: index{functions: functions}}
+	p := &Plugin{places: places, index: index{functions: functions}, limit: limitOf(args)}
 	if h.SharedDRAManager() == nil { // dynamic resource allocation is off
 		p.DynamicResources, err = wrapped(ctx, args, h)
 		return p, err
@@ -113,6 +117,14 @@ func decode(args runtime.Object) (runtime.Object, error) {
 		return nil, fmt.Errorf("decode arguments of %s, which are those of %s: %w", Name, names.DynamicResources, err)
 	}
 	return out, nil
+}
+
+// limitOf returns how long the wrapped plugin may take to allocate devices on a node.
+func limitOf(args runtime.Object) time.Duration {
+	if a, ok := args.(*schedapi.DynamicResourcesArgs); ok && a.FilterTimeout != nil {
+		return a.FilterTimeout.Duration
+	}
+	return 0
 }
 
 // wrapped makes a plugin DynamicResources with a handle.
