@@ -40,6 +40,8 @@ type cluster struct {
 	extended map[v1.ResourceName]string
 	// reading, if not nil, is called whenever a plugin reads a class.
 	reading func()
+	// lists is how often a plugin listed all claims.
+	lists int
 }
 
 func (c *cluster) ResourceClaims() fwk.ResourceClaimTracker                     { return tracker{c} }
@@ -75,6 +77,7 @@ func (c classes) GetDeviceClass(r v1.ResourceName) *resourcev1.DeviceClass {
 type tracker struct{ *cluster }
 
 func (t tracker) List() (out []*resourcev1.ResourceClaim, _ error) {
+	t.lists++
 	for _, c := range t.claims {
 		out = append(out, c)
 	}

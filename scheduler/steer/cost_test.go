@@ -95,6 +95,19 @@ func TestSlicesInAnotherOrder(t *testing.T) {
 	}
 }
 
+// For a pod with extended resources, all claims of the cluster are listed once, and not for each node.
+func TestClaimsAreListedOnce(t *testing.T) {
+	needs(t, extended)
+	b := newBench(t)
+	nodes := b.fleet(20)
+	b.classes["gpu"].Spec.ExtendedResourceName = new("example.com/gpu")
+	b.extended["example.com/gpu"] = "gpu"
+	cycle(t, b.plugin, podWith("example.com/gpu", "2"), nodes)
+	if b.lists != 1 {
+		t.Errorf("all claims were listed %d times", b.lists)
+	}
+}
+
 // A pool has devices for all nodes, and some of another node.
 func TestAPoolOfAllNodesAndOfAnotherNode(t *testing.T) {
 	b := newBench(t)

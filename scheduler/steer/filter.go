@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -32,6 +31,7 @@ func (p *Plugin) PreFilter(
 		return named, status
 	}
 	c := newCycle(p.dra.take())
+	c.seen.owned(pod.UID)
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
 	if !c.open {
@@ -102,7 +102,7 @@ func (p *Plugin) filterNear(
 	}
 	var a *attempt
 	if c.open && apart && len(near.NUMAs) > 0 {
-		a, _, _ = p.trial.run(ctx, cs, pod, info, c.seen.state, c.ordered(c.nodes[name], near.NUMAs))
+		a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.ordered(c.nodes[name], near.NUMAs))
 	}
 	c.choose(name, near.NUMAs, a, apart)
 	return nil
@@ -152,7 +152,7 @@ func (p *Plugin) allocateNear(
 	}
 	n := c.nodes[info.Node().Name]
 	for _, target := range c.targets(n, near.NUMAs) {
-		a, failed, fault := p.trial.run(ctx, cs, pod, info, c.seen.state, c.confined(n, target))
+		a, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target))
 		if failed {
 			return nil, false, fault
 		}
@@ -180,11 +180,11 @@ func (t *trial) run(
 	cs fwk.CycleState,
 	pod *v1.Pod,
 	info fwk.NodeInfo,
-	shared *structured.AllocatedState,
+	by *seen,
 	o offer,
 ) (a *attempt, failed bool, fault *fwk.Status) {
 	v := newView(cs)
-	if status := t.prepare(ctx, v, pod, info, shared, o); !status.IsSuccess() {
+	if status := t.prepare(ctx, v, pod, info, by, o); !status.IsSuccess() {
 		return nil, true, nil
 	}
 	switch status := t.plugin.Filter(ctx, v, pod, info); status.Code() {
@@ -202,12 +202,12 @@ func (t *trial) prepare(
 	v *view,
 	pod *v1.Pod,
 	info fwk.NodeInfo,
-	shared *structured.AllocatedState,
+	by *seen,
 	o offer,
 ) *fwk.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dra.show(&o, shared)
+	t.dra.show(&o, by)
 	defer t.dra.show(nil, nil)
 	_, status := t.plugin.PreFilter(ctx, v, pod, []fwk.NodeInfo{info})
 	return status

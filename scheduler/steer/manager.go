@@ -1,9 +1,11 @@
 package steer
 
 import (
+	"slices"
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -19,7 +21,20 @@ type seen struct {
 	slices  []*resourcev1.ResourceSlice
 	devices sets.Set[structured.DeviceID] // allocated ones; nil if state was read
 	state   *structured.AllocatedState
-	open    bool // devices or state was read, because there is something to allocate
+	open    bool                        // devices or state was read, because there is something to allocate
+	claims  []*resourcev1.ResourceClaim // all of them, for pods with extended resources
+}
+
+// owned keeps of the claims those that a pod owns. The wrapped plugin looks for one that it made for extended
+// resources.
+func (s *seen) owned(pod types.UID) {
+	var own []*resourcev1.ResourceClaim
+	for _, c := range s.claims {
+		if slices.ContainsFunc(c.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pod }) {
+			own = append(own, c)
+		}
+	}
+	s.claims = own
 }
 
 // allocated returns the devices that claims hold alone.
@@ -89,6 +104,14 @@ type recordedClaims struct {
 	r *recorder
 }
 
+func (c recordedClaims) List() ([]*resourcev1.ResourceClaim, error) {
+	out, err := c.ResourceClaimTracker.List()
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	c.r.seen.claims = out
+	return out, err
+}
+
 func (c recordedClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	out, err := c.ResourceClaimTracker.ListAllAllocatedDevices()
 	c.r.mu.Lock()
@@ -131,20 +154,20 @@ type snapshot struct {
 	mu sync.Mutex
 	// offer is what PreFilter sees; nil outside of it, when the manager shows what there is.
 	offer *offer
-	state *structured.AllocatedState // with what claims share; nil if they share nothing
+	seen  *seen // by the wrapped plugin in this cycle
 }
 
 // show sets the offer.
-func (s *snapshot) show(o *offer, state *structured.AllocatedState) {
+func (s *snapshot) show(o *offer, by *seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offer, s.state = o, state
+	s.offer, s.seen = o, by
 }
 
-func (s *snapshot) shown() (*offer, *structured.AllocatedState) {
+func (s *snapshot) shown() (*offer, *seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.offer, s.state
+	return s.offer, s.seen
 }
 
 func (s *snapshot) ResourceClaims() fwk.ResourceClaimTracker {
@@ -160,6 +183,13 @@ type snapshotClaims struct {
 	s *snapshot
 }
 
+func (c snapshotClaims) List() ([]*resourcev1.ResourceClaim, error) {
+	if o, by := c.s.shown(); o != nil {
+		return by.claims, nil
+	}
+	return c.ResourceClaimTracker.List()
+}
+
 func (c snapshotClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	if o, _ := c.s.shown(); o != nil {
 		return o.devices, nil
@@ -168,11 +198,11 @@ func (c snapshotClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID]
 }
 
 func (c snapshotClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
-	o, state := c.s.shown()
+	o, by := c.s.shown()
 	if o == nil {
 		return c.ResourceClaimTracker.GatherAllocatedState()
 	}
-	out := *state
+	out := *by.state
 	out.AllocatedDevices = o.devices
 	return &out, nil
 }

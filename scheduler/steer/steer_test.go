@@ -78,16 +78,17 @@ func TestExtendedResourcesThatDRAServes(t *testing.T) {
 	b.classes["gpu"].Spec.ExtendedResourceName = new("example.com/gpu")
 	b.extended["example.com/gpu"] = "gpu"
 	b.near = steer.Near{NUMAs: []int{1}, Must: true}
-	wants := func(name, n string) *v1.Pod {
-		pod := podNamed(name)
-		list := v1.ResourceList{"example.com/gpu": resource.MustParse(n)}
-		pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}
-		return pod
-	}
-	b.gets(t, wants("two", "2"), "2", "3")
+	b.gets(t, podWith("example.com/gpu", "2"), "2", "3")
 	b.pending = map[types.UID]*resourcev1.AllocationResult{}
-	b.isRefused(t, wants("three", "3"), "the pod's claims get no devices on NUMA node 1")
-	b.isRefused(t, wants("five", "5"), "cannot allocate all claims")
+	b.isRefused(t, podWith("example.com/gpu", "3"), "the pod's claims get no devices on NUMA node 1")
+	b.isRefused(t, podWith("example.com/gpu", "5"), "cannot allocate all claims")
+}
+
+// podWith returns a pod with a number of an extended resource.
+func podWith(name v1.ResourceName, n string) *v1.Pod {
+	pod, list := podNamed("with-"+n), v1.ResourceList{name: resource.MustParse(n)}
+	pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list, Limits: list}}}
+	return pod
 }
 
 // A claim that was allocated before lies where it lies.
