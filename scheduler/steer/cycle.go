@@ -20,6 +20,8 @@ type cycle struct {
 	held []claims.ID
 	// open is true if there is something to allocate.
 	open bool
+	// lists counts the requests that have a list of alternatives, the preferred ones first.
+	lists int
 
 	mu sync.Mutex
 	// chosen has, by node, the allocation that Filter chose; without one, that of the wrapped plugin counts.
@@ -108,8 +110,13 @@ func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 			continue
 		}
 		claim, err := all.Get(pod.Namespace, *name)
+		if err != nil {
+			continue
+		}
+		for _, r := range claim.Spec.Devices.Requests {
+			c.lists += min(len(r.FirstAvailable), 1)
+		}
 		switch {
-		case err != nil:
 		case claim.Status.Allocation != nil:
 			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
 		default:

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -135,7 +136,8 @@ func Far(status *fwk.Status) bool {
 	return slices.ContainsFunc(status.Reasons(), func(why string) bool { return strings.HasPrefix(why, noneNear) })
 }
 
-// allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible.
+// allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible,
+// and among equally few those that the claims prefer.
 // It returns nil if there are none. If it could not find out, tried is false, and fault is what the wrapped plugin met.
 func (p *Plugin) allocateNear(
 	ctx context.Context,
@@ -150,19 +152,29 @@ func (p *Plugin) allocateNear(
 		defer cancel()
 		ctx = limited
 	}
-	n := c.nodes[info.Node().Name]
+	n, size, best := c.nodes[info.Node().Name], 0, int64(0)
 	for _, target := range c.targets(n, near.NUMAs) {
-		a, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target))
-		if failed {
-			return nil, false, fault
+		if a != nil && len(target) > size {
+			break
 		}
-		tried = true
-		if a == nil {
+		one, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target))
+		switch {
+		case failed && a == nil:
+			return nil, false, fault
+		case failed:
+			return a, true, nil
+		}
+		if tried = true; one == nil {
 			continue
 		}
-		return a, true, nil
+		if got := p.prefers(ctx, one, pod, info); a == nil || got > best {
+			a, size, best = one, len(target), got
+		}
+		if best >= resourcev1.FirstAvailableDeviceRequestMaxSize*int64(c.lists) {
+			break
+		}
 	}
-	return nil, tried, nil
+	return a, tried, nil
 }
 
 // trial runs a plugin DynamicResources on what a snapshot shows.

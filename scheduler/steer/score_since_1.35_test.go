@@ -34,13 +34,7 @@ func TestScoresKeepWhatAClaimPrefers(t *testing.T) {
 		nodes = append(nodes, info)
 	}
 	pod := podNamed("picky")
-	request := resourcev1.DeviceRequest{Name: "r"}
-	for _, model := range []string{"a", "b"} {
-		request.FirstAvailable = append(request.FirstAvailable, resourcev1.DeviceSubRequest{Name: model,
-			DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
-			Selectors: selector(`device.attributes["gpu.example.com"].model == "` + model + `"`)})
-	}
-	b.claim(pod, resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{request}})
+	b.claim(pod, rather("a", "b"))
 	b.near = steer.Near{NUMAs: []int{1}}
 	all := b.scores(t, pod, nodes, 3)
 	if a, bb, far := all[0], all[1], all[2]; a <= bb+1 || bb <= far {
@@ -79,4 +73,27 @@ func (b *bench) scores(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo, first in
 		out = append(out, s.Score)
 	}
 	return out
+}
+
+// rather asks for a device of the first model, or else of the second one.
+func rather(models ...string) resourcev1.DeviceClaim {
+	request := resourcev1.DeviceRequest{Name: "r"}
+	for _, model := range models {
+		request.FirstAvailable = append(request.FirstAvailable, resourcev1.DeviceSubRequest{Name: model,
+			DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+			Selectors: selector(`device.attributes["gpu.example.com"].model == "` + model + `"`)})
+	}
+	return resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{request}}
+}
+
+// A pod without CPUs of its own may get its device from any NUMA node, so it gets the model that it prefers.
+func TestAPodThatIsNowhereGetsWhatItPrefers(t *testing.T) {
+	b := newBench(t)
+	devices := b.gpus(0, 1, 1)
+	for i, model := range []string{"b", "a", "a"} {
+		devices[i].Attributes["model"] = resourcev1.DeviceAttribute{StringValue: &model}
+	}
+	pod := podNamed("picky")
+	b.claim(pod, rather("a", "b"))
+	b.gets(t, pod, "1")
 }

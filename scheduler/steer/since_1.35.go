@@ -51,3 +51,10 @@ func (p *Plugin) NormalizeScore(
 	}
 	return nil
 }
+
+// prefers returns how much the claims prefer the devices of an attempt. It is at most
+// FirstAvailableDeviceRequestMaxSize for each request with a list.
+func (p *Plugin) prefers(ctx context.Context, a *attempt, pod *v1.Pod, info fwk.NodeInfo) int64 {
+	score, _ := p.trial.plugin.Score(ctx, a.state, pod, info)
+	return score
+}
