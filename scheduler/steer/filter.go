@@ -88,6 +88,10 @@ func (p *Plugin) filterNear(
 		var tried bool
 		if a, tried, fault = p.allocateNear(ctx, cs, pod, info, c, near); a != nil {
 			c.choose(name, near.NUMAs, a, apart)
+			if a.takesAmounts(ctx, name) {
+				// kube-scheduler reads the amounts before Reserve, where only the wrapped plugin can store them.
+				return p.DynamicResources.Filter(ctx, cs, pod, info)
+			}
 			return nil
 		}
 		apart = apart || tried
@@ -182,6 +186,9 @@ type trial struct {
 	plugin *dynamicresources.DynamicResources
 	mu     sync.Mutex // held while the plugin reads the snapshot, or signals to it
 	dra    *snapshot
+	// slow is true if Filter reads slices as well, and must not see what is shown for another node.
+	slow bool
+	one  sync.Mutex
 }
 
 // run allocates the claims of a pod on a node from an offer. It returns nil if that is not possible. failed is true if
@@ -195,6 +202,10 @@ func (t *trial) run(
 	by *seen,
 	o offer,
 ) (a *attempt, failed bool, fault *fwk.Status) {
+	if t.slow {
+		t.one.Lock()
+		defer t.one.Unlock()
+	}
 	v := newView(cs)
 	if status := t.prepare(ctx, v, pod, info, by, o); !status.IsSuccess() {
 		return nil, true, nil

@@ -3,6 +3,8 @@
 package steer
 
 import (
+	"context"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,3 +13,8 @@ import (
 
 // pending returns nil. Before 1.36 no pod uses a claim that another pod has reserved and not written.
 func pending(fwk.ResourceClaimTracker, types.UID) *resourcev1.AllocationResult { return nil }
+
+// countsAmounts returns false. Before 1.36, devices take no CPUs or memory that kube-scheduler counts.
+func countsAmounts() bool { return false }
+
+func (a *attempt) takesAmounts(context.Context, string) bool { return false }

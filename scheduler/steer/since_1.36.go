@@ -3,9 +3,15 @@
 package steer
 
 import (
+	"context"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
 	upstream "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -17,4 +23,15 @@ func (v *view) GetPodGroupSchedulingCycle() upstream.PodGroupCycleState { return
 // pending returns what a pod has reserved for a claim and not written yet, or nil.
 func pending(all fwk.ResourceClaimTracker, claim types.UID) *resourcev1.AllocationResult {
 	return all.GetPendingAllocation(claim)
+}
+
+// countsAmounts reports whether kube-scheduler counts CPUs and memory that devices take. Filter reads slices then.
+func countsAmounts() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.DRANodeAllocatableResources)
+}
+
+// takesAmounts reports whether the devices of an attempt take CPUs or memory of the node.
+func (a *attempt) takesAmounts(ctx context.Context, node string) bool {
+	logger := klog.FromContext(ctx)
+	return len(dynamicresources.ExtractPodNodeAllocatableResourceClaimStatus(logger, a.state, node)) > 0
 }

@@ -93,7 +93,7 @@ func New(
 	if p.DynamicResources, err = wrapped(ctx, args, handle{h, p.dra, fwk.ProfileName(h)}); err != nil {
 		return nil, err
 	}
-	p.trial = &trial{dra: &snapshot{SharedDRAManager: h.SharedDRAManager()}}
+	p.trial = &trial{slow: countsAmounts(), dra: &snapshot{SharedDRAManager: h.SharedDRAManager()}}
 	p.trial.plugin, err = wrapped(ctx, args, handle{h, p.trial.dra, fwk.ProfileName(h) + "/" + Name})
 	return p, err
 }
