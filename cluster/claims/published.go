@@ -59,8 +59,8 @@ func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*
 }
 
 // NUMAs returns the NUMA nodes of each device of a slice that belongs to one node, or nil for a device at an unknown
-// place. functions may be nil. unknown is true if a device has an address that functions do not know.
-func NUMAs(s *resourcev1.ResourceSlice, functions Functions) (out [][]int, unknown bool) {
+// place. functions may be nil. asked is true if the place of a device depends on functions.
+func NUMAs(s *resourcev1.ResourceSlice, functions Functions) (out [][]int, asked bool) {
 	out = make([][]int, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
@@ -69,14 +69,13 @@ func NUMAs(s *resourcev1.ResourceSlice, functions Functions) (out [][]int, unkno
 			out[i] = nil
 		}
 		if at := address(s.Spec.Driver, d); out[i] == nil && at != "" && functions != nil {
+			asked = true
 			if numa, ok := functions(*s.Spec.NodeName, at); ok {
 				out[i] = []int{numa}
-			} else {
-				unknown = true
 			}
 		}
 	}
-	return out, unknown
+	return out, asked
 }
 
 // readPool adds the devices of one generation of a node's part of a pool. everywhere is the number of slices of the

@@ -50,8 +50,8 @@ type ofNode struct {
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
 	ids   [][]structured.DeviceID
-	// unknown is true if a device has the address of a PCI function that is not known.
-	unknown bool
+	// asked is true if the place of a device depends on where a PCI function is.
+	asked bool
 	// where has the NUMA nodes of each located device.
 	where map[claims.ID][]int
 }
@@ -92,7 +92,7 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 	x.rest.mix()
 	for node, list := range own {
 		slices.SortFunc(list, func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
-		if old := before[node]; old != nil && slices.Equal(old.slices, list) && !(reported && old.unknown) {
+		if old := before[node]; old != nil && slices.Equal(old.slices, list) && !(reported && old.asked) {
 			x.nodes[node] = old
 			continue
 		}
@@ -124,8 +124,8 @@ func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofN
 		if devices += len(s.Spec.Devices); devices > maxDevices {
 			return &ofNode{slices: list}
 		}
-		numas, unknown := claims.NUMAs(s, functions)
-		n.unknown = n.unknown || unknown
+		numas, asked := claims.NUMAs(s, functions)
+		n.asked = n.asked || asked
 		n.numas, n.ids = append(n.numas, numas), append(n.ids, idsOf(s))
 		for i, on := range numas {
 			if on != nil {

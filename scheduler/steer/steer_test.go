@@ -249,6 +249,12 @@ func TestDevicesByTheirAddress(t *testing.T) {
 	l.Machine.Functions = []v1alpha1.Function{{Address: "0000:1a:00.0", NUMAs: "0"}, {Address: "0000:b1:00.0", NUMAs: "1"}}
 	b.functions.Report(l)
 	b.gets(t, pod, "1")
+	// The firmware numbers the NUMA nodes anew.
+	b.pending = map[types.UID]*resourcev1.AllocationResult{}
+	moved := l.DeepCopy()
+	moved.Machine.Functions[0].NUMAs, moved.Machine.Functions[1].NUMAs = "1", "0"
+	b.functions.Report(moved)
+	b.gets(t, pod, "0")
 }
 
 // On a node of dra-driver-cpu, a claim has the CPUs, and the kubelet gives none. The GPU comes from the NUMA node that
