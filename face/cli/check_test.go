@@ -152,6 +152,40 @@ func TestCheckProposesNumbersOfCPUsThatAreAdmitted(t *testing.T) {
 	}
 }
 
+// The API server refuses a Deployment whose selector does not select its own pods, so no pod of it will ever run.
+func TestObjectsThatTheAPIServerRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"m.txt": checkMachine, "k.yaml": checkKubelet, "web.yaml": `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: other}}
+    spec: {containers: [{name: c, image: i}]}
+`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		command, flag, says string
+		code                int
+	}{
+		{"check", "--machine", "Deployment default/web: the API server refuses it", ExitError},
+		{"simulate", "--machines", "the API server refuses Deployment default/web", 0}, // a sketch is counted
+	} {
+		var out, errs bytes.Buffer
+		code := Run(t.Context(), []string{c.command, "-f", filepath.Join(dir, "web.yaml"), c.flag,
+			filepath.Join(dir, "m.txt"), "--kubelet-config", filepath.Join(dir, "k.yaml")}, &out, &errs,
+			Setup{Stages: stages(nil)})
+		if code != c.code || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: exit code %d, %s%s", c.command, code, out.String(), errs.String())
+		}
+	}
+}
+
 func TestCheckNeedsAFile(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "--no-such-flag"}, {"check", "-f", "/no/such/file"}} {
 		var out, errs bytes.Buffer

@@ -495,6 +495,10 @@ func (s *simulation) fileTasks(files []workloadFile, namespace string, stderr io
 		warnLeft(stderr, file.name, left)
 		s.notJudged = append(s.notJudged, left.NotJudged...)
 		for _, w := range workloads {
+			if w.Refused != "" {
+				fmt.Fprintf(stderr, "Warning: %s: the API server refuses %s %s/%s: %s\n", file.name, w.Kind, w.Namespace, w.Name,
+					w.Refused)
+			}
 			out = append(out, &task{workload: w, wanted: w.Count})
 		}
 	}

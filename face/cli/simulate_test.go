@@ -487,7 +487,8 @@ func TestProgress(t *testing.T) {
 // The bound holds for all pods of a simulation together, whatever their source.
 func TestSimulationsAreBounded(t *testing.T) {
 	many := strings.Repeat("---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nspec:\n  replicas: 60000\n"+
-		"  template: {spec: {containers: [{name: c, image: i}]}}\n", 2)
+		"  selector: {matchLabels: {a: b}}\n"+
+		"  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}\n", 2)
 	if _, errs, code := simulate(t, nil, many, "-f", "-", "--machines", "testdata/simulate-pair.txt"); code != ExitError ||
 		errs != "error: more than 100000 pods\n" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
