@@ -167,7 +167,7 @@ func TestSlimObjectsGiveTheSame(t *testing.T) {
 	all := []resourcev1.ResourceSlice{
 		slice("a", "dra.cpu", 1, 2, attributes{"numaNodeID": number(0), "cores": number(4)},
 			attributes{"dra.net/numaNode": number(1)}),
-		slice("b", "d.example.com", 1, 1, attributes{numaNode: text("one")}, attributes{numaNode: {IntValues: []int64{1, 0}}},
+		slice("b", "d.example.com", 1, 1, attributes{numaNode: text("one")}, attributes{numaNode: number(1)},
 			attributes{pciBusID: text("0000:3B:00.0")}, nil, nil),
 		slice("c", "net.example.com", 1, 1, attributes{numaNode: number(0)}),
 	}

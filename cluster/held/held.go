@@ -80,7 +80,7 @@ type join struct {
 }
 
 func newJoin(v *kube.View) *join {
-	var functions claims.Reported
+	var functions kube.Functions
 	for i := range v.Layouts {
 		functions.Report(&v.Layouts[i])
 	}

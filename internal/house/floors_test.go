@@ -117,7 +117,7 @@ var floors = []floor{
 	{"node/...", nil, words(`core/... api/...`), onNode},
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
-	{"cluster/claims", nil, words(`core/idset core/printable api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
+	{"cluster/claims", nil, words(`core/printable`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/held", nil, words(`core/... api/document api/v1alpha1 cluster/claims cluster/kube`),
 		words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
@@ -145,7 +145,7 @@ var floors = []floor{
 	{
 		"scheduler/follow",
 		nil,
-		words(`core/ledger core/state core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/claims cluster/kube cluster/nrt
+		words(`core/ledger core/state core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt
 			scheduler/metrics scheduler/report`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
@@ -159,7 +159,7 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/steer", nil, words(`core/idset api/config api/v1alpha1 cluster/claims scheduler/fwk`),
+	{"scheduler/steer", nil, words(`core/idset api/config cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),

@@ -43,7 +43,7 @@ func (x *examination) claims() {
 
 // functions returns where PCI functions are by the layouts of their nodes.
 func (x *examination) functions() claims.Functions {
-	var at claims.Reported
+	var at kube.Functions
 	for i := range x.View.Layouts {
 		at.Report(&x.View.Layouts[i])
 	}

@@ -29,7 +29,6 @@ import (
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
-	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/state"
@@ -70,7 +69,7 @@ type Sources struct {
 	events     *report.Events
 	rejections *rejections
 	misaligned *report.Misaligned
-	functions  claims.Reported // of the nodes, for the devices of claims
+	functions  kube.Functions // of the nodes, for the devices of claims
 	// layoutTimes and topologyTimes record when the last object of each node was received.
 	layoutTimes, topologyTimes *reportTimes
 	ready                      chan struct{} // closed when the feed has begun
@@ -127,7 +126,7 @@ func New(logger klog.Logger, o Options) *Sources {
 }
 
 // Functions returns where PCI functions are by the nodes' reports.
-func (s *Sources) Functions() *claims.Reported { return &s.functions }
+func (s *Sources) Functions() *kube.Functions { return &s.functions }
 
 // onOutcome reports the outcome of a prediction to the log, to events, and to the caller of New.
 func (s *Sources) onOutcome(o state.Outcome) {

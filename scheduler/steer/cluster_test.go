@@ -21,7 +21,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -170,7 +170,7 @@ type bench struct {
 	moved  *steer.Near
 	undone int
 	// functions are what agents report.
-	functions claims.Reported
+	functions kube.Functions
 }
 
 func newBench(t testing.TB) *bench {

@@ -161,6 +161,12 @@ func (p *Plugin) allocateNear(
 		if a != nil && len(target) > size {
 			break
 		}
+		if err := ctx.Err(); err != nil { // earlier releases of the wrapped plugin do not look
+			if a != nil {
+				return a, true, nil
+			}
+			return nil, false, fwk.AsStatus(fmt.Errorf("allocate near devices: %w", err))
+		}
 		one, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target))
 		switch {
 		case failed && a == nil:

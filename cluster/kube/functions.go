@@ -1,4 +1,4 @@
-package claims
+package kube
 
 import (
 	"maps"
@@ -9,9 +9,9 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 )
 
-// Addresses returns the ids of the NUMA nodes of the PCI functions in a layout, by address in lower case. Functions
+// addresses returns the ids of the NUMA nodes of the PCI functions in a layout, by address in lower case. Functions
 // that the firmware puts on no NUMA node, or on several, are left out.
-func Addresses(l *v1alpha1.NodeLayout) map[string]int {
+func addresses(l *v1alpha1.NodeLayout) map[string]int {
 	out := make(map[string]int, len(l.Machine.Functions))
 	for _, f := range l.Machine.Functions {
 		if ids, err := idset.Parse[idset.NUMA](string(f.NUMAs)); err == nil && ids.Len() == 1 {
@@ -21,17 +21,17 @@ func Addresses(l *v1alpha1.NodeLayout) map[string]int {
 	return out
 }
 
-// Reported keeps the PCI functions of nodes as they are reported. The zero Reported has none. Several goroutines may
+// Functions keeps the PCI functions of nodes as they are reported. The zero Functions has none. Several goroutines may
 // use it.
-type Reported struct {
+type Functions struct {
 	mu      sync.Mutex
 	nodes   map[string]map[string]int
 	version int64
 }
 
 // Report sets the functions of a layout's node.
-func (r *Reported) Report(l *v1alpha1.NodeLayout) {
-	now := Addresses(l)
+func (r *Functions) Report(l *v1alpha1.NodeLayout) {
+	now := addresses(l)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if maps.Equal(r.nodes[l.Name], now) {
@@ -45,21 +45,22 @@ func (r *Reported) Report(l *v1alpha1.NodeLayout) {
 }
 
 // Forget drops the nodes for which gone returns true.
-func (r *Reported) Forget(gone func(node string) bool) {
+func (r *Functions) Forget(gone func(node string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.nodes, func(node string, _ map[string]int) bool { return gone(node) })
 }
 
 // Len returns the number of nodes.
-func (r *Reported) Len() int {
+func (r *Functions) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.nodes)
 }
 
-// Function is a [Functions].
-func (r *Reported) Function(node, address string) (numa int, ok bool) {
+// Function returns the id of the NUMA node of the PCI function at an address, in lower case, on a node; ok is false if
+// the node has not reported such a function.
+func (r *Functions) Function(node, address string) (numa int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	numa, ok = r.nodes[node][address]
@@ -67,7 +68,7 @@ func (r *Reported) Function(node, address string) (numa int, ok bool) {
 }
 
 // Version changes whenever a node reports other functions.
-func (r *Reported) Version() int64 {
+func (r *Functions) Version() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.version
