@@ -1,3 +1,5 @@
+//go:build !upto1.34
+
 package kube_test
 
 import (
