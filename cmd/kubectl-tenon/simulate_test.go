@@ -37,7 +37,9 @@ kind: Deployment
 metadata: {name: wide}
 spec:
   replicas: 7
+  selector: {matchLabels: {app: wide}}
   template:
+    metadata: {labels: {app: wide}}
     spec:
       containers:
       - name: c
@@ -49,7 +51,9 @@ kind: StatefulSet
 metadata: {name: nic}
 spec:
   replicas: 5
+  selector: {matchLabels: {app: nic}}
   template:
+    metadata: {labels: {app: nic}}
     spec:
       containers:
       - name: c
@@ -63,6 +67,7 @@ spec:
   parallelism: 3
   template:
     spec:
+      restartPolicy: Never
       containers:
       - name: c
         image: i
