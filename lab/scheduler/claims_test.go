@@ -14,9 +14,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab"
@@ -200,33 +198,10 @@ func (w *world) claimOf(ctx context.Context, t *testing.T, pod string) string {
 }
 
 // numasOf returns the NUMA nodes of a pod's CPUs and memory in the layout of its node.
-func (w *world) numasOf(ctx context.Context, t *testing.T, pod *v1.Pod) (out []idset.NUMA) {
+func (w *world) numasOf(ctx context.Context, t *testing.T, pod *v1.Pod) []idset.NUMA {
 	t.Helper()
-	layouts, err := client.New(w.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
-		l, err := layouts.Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		c, err := l.Core()
-		if err != nil {
-			return false, err
-		}
-		for _, e := range c.Entries {
-			if e.Pod.UID == string(pod.UID) {
-				out = c.Machine.IDs(place.ExtentOf(c.Machine, e.Holdings...).NUMAs)
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if err != nil {
-		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, pod.Name, err)
-	}
-	return out
+	g := w.reportOf(ctx, t, pod)
+	return g.machine.IDs(place.ExtentOf(g.machine, g.holdings...).NUMAs)
 }
 
 // withClaims creates 200 pods: three of four have a claim, and the others ask for an extended resource that DRA serves.

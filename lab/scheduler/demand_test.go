@@ -7,11 +7,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -118,31 +115,8 @@ func TestDevicesAreTogetherWhereThePodDemandsIt(t *testing.T) {
 }
 
 // numas returns on how many NUMA nodes the pod's devices are, according to its kubelet.
-func (w *world) numas(ctx context.Context, t *testing.T, pod *v1.Pod) (n int) {
+func (w *world) numas(ctx context.Context, t *testing.T, pod *v1.Pod) int {
 	t.Helper()
-	layouts, err := client.New(w.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
-		l, err := layouts.Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		c, err := l.Core()
-		if err != nil {
-			return false, err
-		}
-		for _, e := range c.Entries {
-			if e.Pod.UID == string(pod.UID) {
-				n = place.Verdict{Holdings: e.Holdings}.NUMAs(c.Machine).Len()
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if err != nil {
-		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, pod.Name, err)
-	}
-	return n
+	g := w.reportOf(ctx, t, pod)
+	return place.ExtentOf(g.machine, g.holdings...).NUMAs.Len()
 }

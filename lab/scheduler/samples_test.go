@@ -142,6 +142,12 @@ type given struct {
 func (w *world) given(ctx context.Context, t *testing.T, name string) (node string, g given) {
 	t.Helper()
 	pod, _ := w.await(ctx, t, name, workload.Running)
+	return pod.Spec.NodeName, w.reportOf(ctx, t, pod)
+}
+
+// reportOf waits until the node of a pod reports what it has given the pod.
+func (w *world) reportOf(ctx context.Context, t *testing.T, pod *v1.Pod) (g given) {
+	t.Helper()
 	layouts, err := client.New(w.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -164,9 +170,9 @@ func (w *world) given(ctx context.Context, t *testing.T, name string) (node stri
 		return false, nil
 	})
 	if err != nil {
-		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, name, err)
+		t.Fatalf("node %s does not report pod %s: %v", pod.Spec.NodeName, pod.Name, err)
 	}
-	return pod.Spec.NodeName, g
+	return g
 }
 
 // reportsNothing waits until no node reports a pod.
