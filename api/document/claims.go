@@ -20,7 +20,7 @@ func (c *Claims) Node(name string) *NodeClaims {
 	return c.Nodes[name]
 }
 
-// Shown is Node, but for a node of which it is not known whether it has devices, it returns the reason.
+// Shown returns what Node returns. If it is not known whether the node has devices, the result has the reason only.
 func (c *Claims) Shown(node string) *NodeClaims {
 	if n := c.Node(node); n != nil || c == nil || c.Unread == "" {
 		return n

@@ -178,7 +178,8 @@ func (a *app) findClaims(ctx context.Context, f simulateFlags, s Stage, namespac
 	return find(ctx, a.kube, s, in)
 }
 
-// unjudged returns what is not judged of the pods. Where their claims were looked for, only the devices are not.
+// unjudged lists what check does not judge about the pods. If it has looked for their claims, it names the devices in
+// place of the claims.
 func (c checked) unjudged() []string {
 	out := slices.Clone(c.workload.Unjudged)
 	if i := slices.Index(out, "resource claims"); i >= 0 && len(c.workload.Claims)+len(c.workload.LackedClaims) > 0 {

@@ -37,7 +37,8 @@ spec:
         - {name: b, deviceClassName: b.example.com, allocationMode: All}
 `
 
-// Claims and templates of all files of the command are found, and what is not there or not known is named.
+// check looks for claims and templates in all files of the command. It names those that are missing, and those that it
+// could not read.
 func TestCheckFindsTheClaimsOfFiles(t *testing.T) {
 	pods := strings.Replace(claimingPod, "REQUEST", "big", 1)
 	const asks = "Claim pair: ResourceClaimTemplate ml/gpus (in the files) asks for 2 of class gpu.example.com, 1 of " +
