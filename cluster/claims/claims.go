@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // ID names a device of the cluster.
@@ -38,6 +41,17 @@ type Device struct {
 	Alone bool
 }
 
+// Near returns the NUMA nodes of a machine that the device is on, or as near to. NUMA nodes that the machine lacks are
+// left out.
+func (d Device) Near(m *topo.Machine) (out topo.Mask) {
+	for _, id := range d.NUMAs {
+		if at, ok := m.Position(idset.NUMA(id)); ok {
+			out |= topo.Mask(1) << uint(at)
+		}
+	}
+	return out
+}
+
 // Node is the devices that drivers publish for one node.
 type Node struct {
 	Devices []Device // ascending by ID
@@ -62,12 +76,7 @@ func Allocated(all []resourcev1.ResourceClaim) (out []Held) {
 		if c.Status.Allocation == nil {
 			continue
 		}
-		h := Held{Namespace: c.Namespace, Name: c.Name}
-		for _, r := range c.Status.Allocation.Devices.Results {
-			if r.AdminAccess == nil || !*r.AdminAccess {
-				h.Devices = append(h.Devices, ID{r.Driver, r.Pool, r.Device})
-			}
-		}
+		h := Held{Namespace: c.Namespace, Name: c.Name, Devices: DevicesOf(c.Status.Allocation)}
 		for _, r := range c.Status.ReservedFor {
 			if r.APIGroup == "" && r.Resource == "pods" {
 				h.Pods = append(h.Pods, string(r.UID))
@@ -75,6 +84,20 @@ func Allocated(all []resourcev1.ResourceClaim) (out []Held) {
 		}
 		if len(h.Devices) > 0 {
 			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// DevicesOf returns the devices of an allocation in its order, without devices with admin access, which others may
+// hold, too. It returns nil for nil.
+func DevicesOf(a *resourcev1.AllocationResult) (out []ID) {
+	if a == nil {
+		return nil
+	}
+	for _, r := range a.Devices.Results {
+		if r.AdminAccess == nil || !*r.AdminAccess {
+			out = append(out, ID{r.Driver, r.Pool, r.Device})
 		}
 	}
 	return out

@@ -63,19 +63,31 @@ func Published(all []resourcev1.ResourceSlice, functions Functions) map[string]*
 func NUMAs(s *resourcev1.ResourceSlice, functions Functions) (out [][]int, asked bool) {
 	out = make([][]int, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
-		d := &s.Spec.Devices[i]
-		var err error
-		if out[i], _, err = numasOf(s.Spec.Driver, d); err != nil {
-			out[i] = nil
-		}
-		if at := address(s.Spec.Driver, d); out[i] == nil && at != "" && functions != nil {
-			asked = true
-			if numa, ok := functions(*s.Spec.NodeName, at); ok {
-				out[i] = []int{numa}
-			}
-		}
+		p, _ := locate(s, i, functions)
+		out[i], asked = p.numas, asked || p.asked
 	}
 	return out, asked
+}
+
+// place is where a device is: its NUMA nodes, and the attribute that gave them. asked is true if functions were asked.
+type place struct {
+	numas  []int
+	source string
+	asked  bool
+}
+
+// locate returns where device i of a slice that belongs to one node is. An error names an attribute that gives no NUMA
+// node; the address may give it then.
+func locate(s *resourcev1.ResourceSlice, i int, functions Functions) (p place, err error) {
+	d := &s.Spec.Devices[i]
+	p.numas, p.source, err = numasOf(s.Spec.Driver, d)
+	if at := address(s.Spec.Driver, d); p.numas == nil && at != "" && functions != nil {
+		p.asked = true
+		if numa, ok := functions(*s.Spec.NodeName, at); ok {
+			p.numas, p.source = []int{numa}, pciBusID
+		}
+	}
+	return p, err
 }
 
 // readPool adds the devices of one generation of a node's part of a pool. everywhere is the number of slices of the
@@ -102,15 +114,10 @@ func (n *Node) read(s *resourcev1.ResourceSlice, limit int, functions Functions)
 			return
 		}
 		d := Device{ID: ID{s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name}, Alone: alone(&s.Spec.Devices[i])}
-		var err error
-		if d.NUMAs, d.Source, err = numasOf(d.Driver, &s.Spec.Devices[i]); err != nil && !faulty {
+		p, err := locate(s, i, functions)
+		if d.NUMAs, d.Source = p.numas, p.source; err != nil && !faulty {
 			faulty = true
 			n.fault(s.Spec, err)
-		}
-		if at := address(d.Driver, &s.Spec.Devices[i]); d.NUMAs == nil && at != "" && functions != nil {
-			if numa, ok := functions(*s.Spec.NodeName, at); ok {
-				d.NUMAs, d.Source = []int{numa}, pciBusID
-			}
 		}
 		n.Devices = append(n.Devices, d)
 	}

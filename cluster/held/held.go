@@ -80,16 +80,12 @@ type join struct {
 }
 
 func newJoin(v *kube.View) *join {
-	var functions kube.Functions
-	for i := range v.Layouts {
-		functions.Report(&v.Layouts[i])
-	}
 	x := &join{states: map[string]*state.Node{}, objects: map[types.NamespacedName]*resourcev1.ResourceClaim{},
 		held: map[types.NamespacedName]claims.Held{}, devices: v.Devices, unread: unread(v.Devices),
 		where: map[on]claims.Device{}, nodes: map[string]bool{}, pods: map[string]*document.PodClaims{},
 		users: map[types.NamespacedName][]state.PodID{}, bound: map[types.NamespacedName]map[string]bool{},
 		holders:   map[string]map[claims.ID][]document.ClaimHolder{},
-		published: claims.Published(v.Devices.Slices, functions.Function)}
+		published: claims.Published(v.Devices.Slices, kube.FunctionsOf(v.Layouts).Function)}
 	for _, n := range v.States {
 		x.states[n.Name] = n
 	}
@@ -159,18 +155,13 @@ func (x *join) podDevice(p *v1.Pod, claim string, id claims.ID) document.PodDevi
 	if node == nil || out.NUMA == nil || node.Quality != state.Exact {
 		return out
 	}
-	var beside, at topo.Mask
+	var beside topo.Mask
 	if e, ok := node.Entry(string(p.UID)); ok {
 		for _, h := range e.Holdings {
 			beside |= h.NUMAs(node.Machine)
 		}
 	}
-	for _, numa := range d.NUMAs {
-		if i, ok := node.Machine.Position(idset.NUMA(numa)); ok {
-			at |= 1 << uint(i)
-		}
-	}
-	out.Apart = beside != 0 && beside&at == 0
+	out.Apart = beside != 0 && beside&d.Near(node.Machine) == 0
 	return out
 }
 

@@ -29,6 +29,15 @@ type Functions struct {
 	version int64
 }
 
+// FunctionsOf returns the PCI functions of the layouts' nodes.
+func FunctionsOf(layouts []v1alpha1.NodeLayout) *Functions {
+	out := &Functions{}
+	for i := range layouts {
+		out.Report(&layouts[i])
+	}
+	return out
+}
+
 // Report sets the functions of a layout's node.
 func (r *Functions) Report(l *v1alpha1.NodeLayout) {
 	now := addresses(l)

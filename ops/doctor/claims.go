@@ -31,7 +31,7 @@ func (x *examination) claims() {
 			nodes[n.Name] = n
 		}
 	}
-	published := claims.Published(x.Slices, x.functions())
+	published := claims.Published(x.Slices, kube.FunctionsOf(x.View.Layouts).Function)
 	for _, name := range slices.Sorted(maps.Keys(published)) {
 		if n := nodes[name]; n != nil {
 			x.published(n, published[name])
@@ -39,15 +39,6 @@ func (x *examination) claims() {
 		}
 	}
 	x.allocated(nodes, published)
-}
-
-// functions returns where PCI functions are by the layouts of their nodes.
-func (x *examination) functions() claims.Functions {
-	var at kube.Functions
-	for i := range x.View.Layouts {
-		at.Report(&x.View.Layouts[i])
-	}
-	return at.Function
 }
 
 // published examines what drivers publish about the devices of a node.
@@ -153,16 +144,6 @@ func (s *site) position(d claims.Device) int {
 	return at
 }
 
-// near returns the NUMA nodes that a known device is on, or as near to.
-func (s *site) near(d claims.Device) (out topo.Mask) {
-	for _, id := range d.NUMAs {
-		if at, ok := s.node.Machine.Position(idset.NUMA(id)); ok {
-			out |= topo.Mask(1) << uint(at)
-		}
-	}
-	return out
-}
-
 // allocated examines where the devices of allocated claims are.
 func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
 	pods := map[string]*v1.Pod{}
@@ -221,7 +202,7 @@ func (x *examination) apart(p *v1.Pod, h claims.Held, s *site) {
 		if !ok {
 			continue
 		}
-		at := s.near(d)
+		at := d.Near(s.node.Machine)
 		mine, common = append(mine, d), common&at
 		if beside == 0 || beside&at == 0 {
 			evidence = append(evidence,
@@ -253,7 +234,7 @@ func (s *site) hasRoom(mine []claims.Device) bool {
 		for driver, count := range want {
 			free := s.free[driver][i]
 			for _, d := range mine {
-				if d.Driver == driver && s.near(d)>>uint(i)&1 == 1 {
+				if d.Driver == driver && d.Near(s.node.Machine)>>uint(i)&1 == 1 {
 					free++
 				}
 			}

@@ -1,7 +1,6 @@
 package steer
 
 import (
-	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,17 +23,19 @@ type cycle struct {
 	lists int
 
 	mu sync.Mutex
-	// chosen has, by node, the allocation that Filter chose; without one, that of the wrapped plugin counts.
-	chosen map[string]*attempt
-	// apart has the nodes on which the devices would lie elsewhere than the pod.
-	apart map[string]bool
-	// near has the NUMA nodes where Filter expected the pod.
-	near map[string][]int
+	// chosen has, by node, what Filter found there.
+	chosen map[string]choice
+	aparts int // how many of them are apart
 }
 
-func newCycle(s seen) *cycle {
-	return &cycle{seen: s, chosen: map[string]*attempt{}, apart: map[string]bool{}, near: map[string][]int{}}
+// choice is what Filter found for a node.
+type choice struct {
+	attempt *attempt // nil: the allocation of the wrapped plugin counts
+	apart   bool     // the devices would lie elsewhere than the pod
+	near    []int    // the NUMA nodes where Filter expected the pod
 }
+
+func newCycle(s seen) *cycle { return &cycle{seen: s, chosen: map[string]choice{}} }
 
 const stateKey fwk.StateKey = "tenon.sh/" + Name
 
@@ -51,32 +52,23 @@ func read(cs fwk.CycleState) *cycle {
 	return c
 }
 
-func (c *cycle) choose(node string, near []int, a *attempt, apart bool) {
+func (c *cycle) choose(node string, x choice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.chosen, node)
-	if a != nil {
-		c.chosen[node] = a
+	if c.chosen[node].apart {
+		c.aparts--
 	}
-	c.apart[node], c.near[node] = apart, near
+	if x.apart {
+		c.aparts++
+	}
+	c.chosen[node] = x
 }
 
-// choice returns the allocation that Filter chose for a node, or nil. apart is true if its devices lie elsewhere than
-// the pod; anyApart, if this holds for some node.
-func (c *cycle) choice(node string) (a *attempt, apart, anyApart bool) {
+// choice returns what Filter found for a node. anyApart is true if the devices lie elsewhere than the pod on some node.
+func (c *cycle) choice(node string) (x choice, anyApart bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, is := range c.apart {
-		anyApart = anyApart || is
-	}
-	return c.chosen[node], c.apart[node], anyApart
-}
-
-// moved reports whether a pod will be elsewhere on a node than Filter expected.
-func (c *cycle) moved(node string, near []int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !slices.Equal(c.near[node], near)
+	return c.chosen[node], c.aparts > 0
 }
 
 // attempt is an allocation for one node.
@@ -118,10 +110,10 @@ func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 		}
 		switch {
 		case claim.Status.Allocation != nil:
-			c.held = append(c.held, devicesOf(claim.Status.Allocation)...)
+			c.held = append(c.held, claims.DevicesOf(claim.Status.Allocation)...)
 		default:
 			// Another pod of the group has reserved the claim, or else the wrapped plugin would have refused the pod.
-			c.held = append(c.held, devicesOf(pending(all, claim.UID))...)
+			c.held = append(c.held, claims.DevicesOf(pending(all, claim.UID))...)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (p *Plugin) filterNear(
 		var a *attempt
 		var tried bool
 		if a, tried, fault = p.allocateNear(ctx, cs, pod, info, c, near); a != nil {
-			c.choose(name, near.NUMAs, a, apart)
+			c.choose(name, choice{a, apart, near.NUMAs})
 			if a.takesAmounts(ctx, name) {
 				// kube-scheduler reads the amounts before Reserve, where only the wrapped plugin can store them.
 				return p.DynamicResources.Filter(ctx, cs, pod, info)
@@ -109,7 +109,7 @@ func (p *Plugin) filterNear(
 	if c.open && apart && len(near.NUMAs) > 0 {
 		a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.ordered(c.nodes[name], near.NUMAs))
 	}
-	c.choose(name, near.NUMAs, a, apart)
+	c.choose(name, choice{a, apart, near.NUMAs})
 	return nil
 }
 

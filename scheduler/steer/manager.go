@@ -130,7 +130,7 @@ func (c recordedClaims) GatherAllocatedState() (*structured.AllocatedState, erro
 
 func (c recordedClaims) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {
 	c.r.mu.Lock()
-	c.r.signals = append(c.r.signals, devicesOf(claim.Status.Allocation)...)
+	c.r.signals = append(c.r.signals, claims.DevicesOf(claim.Status.Allocation)...)
 	c.r.mu.Unlock()
 	return c.ResourceClaimTracker.SignalClaimPendingAllocation(uid, claim)
 }
@@ -217,17 +217,4 @@ func (l snapshotSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice,
 		return o.slices, nil
 	}
 	return l.ResourceSliceLister.ListWithDeviceTaintRules()
-}
-
-// devicesOf returns the devices of an allocation that only one claim may hold.
-func devicesOf(a *resourcev1.AllocationResult) (out []claims.ID) {
-	if a == nil {
-		return nil
-	}
-	for _, r := range a.Devices.Results {
-		if r.AdminAccess == nil || !*r.AdminAccess {
-			out = append(out, claims.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device})
-		}
-	}
-	return out
 }

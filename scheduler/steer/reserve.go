@@ -3,6 +3,7 @@ package steer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -17,7 +18,8 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if c == nil {
 		return p.DynamicResources.Reserve(ctx, cs, pod, node)
 	}
-	if a, _, _ := c.choice(node); a != nil {
+	chosen, _ := c.choice(node)
+	if a := chosen.attempt; a != nil {
 		for key, d := range a.state.data {
 			cs.Write(key, d)
 		}
@@ -32,7 +34,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return nil
 	}
 	if id, apart := n.apart(devices, near.NUMAs); apart {
-		if !c.moved(node, near.NUMAs) { // the next attempt would end in the same way
+		if slices.Equal(chosen.near, near.NUMAs) { // the next attempt would end in the same way
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
 		}
 		p.places.Undone(pod)
@@ -53,12 +55,12 @@ func score(cs fwk.CycleState, node string, run func(fwk.CycleState) (int64, *fwk
 	if c == nil {
 		return run(cs)
 	}
-	a, apart, anyApart := c.choice(node)
-	if a != nil {
+	chosen, anyApart := c.choice(node)
+	if a := chosen.attempt; a != nil {
 		cs = a.state
 	}
 	out, status := run(cs)
-	if status.IsSuccess() && anyApart && !apart {
+	if status.IsSuccess() && anyApart && !chosen.apart {
 		out += bonus
 	}
 	return out, status

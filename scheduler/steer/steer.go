@@ -2,13 +2,13 @@
 // memory that the kubelet will give to the pod.
 //
 // The kubelet gives dynamic resource allocation no hints, so only a scheduler can bring both together. The package
-// wraps the plugin of the release that it is built for. It runs the plugin on copies of a node's slices that lack the
-// devices on other NUMA nodes, and keeps what the plugin allocates.
+// wraps the plugin of the release that it is built for. For each node it runs the plugin as if the devices on other
+// NUMA nodes were allocated, and keeps what the plugin allocates then.
 //
 // Invariant: every allocation is one that kube-scheduler's plugin has computed from the pod's claims, and that these
-// claims allow. The package removes devices from the choice, and reorders them; it changes no claim, class, taint,
-// counter or capacity. A device without a known NUMA node neither helps nor hinders. Where nothing is known about
-// devices, or about the pod's CPUs and memory, the wrapped plugin decides alone.
+// claims allow. The package removes devices from the choice, and reorders them; it changes no claim, class, taint or
+// capacity, and no counter of a device that can be chosen. A device without a known NUMA node neither helps nor
+// hinders. Where nothing is known about devices, or about the pod's CPUs and memory, the wrapped plugin decides alone.
 package steer
 
 import (
