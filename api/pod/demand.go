@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -16,8 +17,8 @@ import (
 const (
 	PolicyAnnotation = "tenon.sh/numa-policy"
 	ScopeAnnotation  = "tenon.sh/numa-scope"
-	// AlignAnnotation lists the resources to align; IgnoreAnnotation lists those that need not be aligned. With one of
-	// them and no policy, the policy is single-numa-node.
+	// AlignAnnotation lists the resources to align, and drivers of claims ([NearDrivers]); IgnoreAnnotation lists
+	// resources that need not be aligned. With resources in one of them and no policy, the policy is single-numa-node.
 	AlignAnnotation  = "tenon.sh/align"
 	IgnoreAnnotation = "tenon.sh/align-ignore"
 
@@ -25,10 +26,11 @@ const (
 	koordinatorSpec = "scheduling.koordinator.sh/numa-topology-spec"
 )
 
-// Bounds on a list of resources.
+// Bounds on a list of names.
 const (
 	maxNames     = 16
 	maxNamesText = 2048 // bytes
+	maxDriver    = 63   // of the name of a driver, as the API server has it
 )
 
 // Demand reads a pod's own demand from its annotations. Tenon's annotations take precedence over those of Volcano and
@@ -45,7 +47,7 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 			return place.Demand{}, unknown(p, ScopeAnnotation, value, "one of container, pod")
 		}
 	}
-	annotation, err := listAnnotation(p)
+	annotation, names, err := listed(p)
 	switch {
 	case err != nil:
 		return place.Demand{}, err
@@ -71,7 +73,7 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	if annotation == "" {
 		return d, nil
 	}
-	list, err := parseNames(p, annotation, own)
+	list, err := parseNames(p, annotation, names, own)
 	switch {
 	case err != nil:
 		return place.Demand{}, err
@@ -86,31 +88,93 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	return d, nil
 }
 
-// listAnnotation returns the name of the annotation in which the pod lists resources, or "" if it has none. A pod
-// with both such annotations is an error.
-func listAnnotation(p *v1.Pod) (annotation string, err error) {
+// listed returns the name of the annotation in which the pod lists resources, and their names; "" if it has none. A
+// pod with both such annotations is an error.
+func listed(p *v1.Pod) (annotation string, names []string, err error) {
 	_, aligns := p.Annotations[AlignAnnotation]
 	_, ignores := p.Annotations[IgnoreAnnotation]
 	switch {
 	case aligns && ignores:
-		return "", fmt.Errorf("pod %s/%s: annotations %s and %s are both there: want one",
+		return "", nil, fmt.Errorf("pod %s/%s: annotations %s and %s are both there: want one",
 			p.Namespace, p.Name, AlignAnnotation, IgnoreAnnotation)
 	case aligns:
-		return AlignAnnotation, nil
+		annotation = AlignAnnotation
 	case ignores:
-		return IgnoreAnnotation, nil
+		annotation = IgnoreAnnotation
+	default:
+		return "", nil, nil
 	}
-	return "", nil
+	value := p.Annotations[annotation]
+	names = strings.Split(value, ",")
+	if len(value) > maxNamesText || len(names) > maxNames {
+		return "", nil, unknown(p, annotation, value, fmt.Sprintf("at most %d names", maxNames))
+	}
+	if annotation == AlignAnnotation {
+		if names, err = withoutDrivers(p, names); err != nil {
+			return "", nil, err
+		}
+		if len(names) == 0 {
+			return "", nil, nil
+		}
+	}
+	return annotation, names, nil
+}
+
+// driverPrefix marks the name of a driver in a list.
+const driverPrefix = "driver:"
+
+// NearDrivers returns the drivers of claims (DRA) whose devices a pod demands to have on the NUMA nodes of its CPUs and
+// memory. An entry that is not understood is an error of [Demand].
+func NearDrivers(p *v1.Pod) (out []string) {
+	value := p.Annotations[AlignAnnotation]
+	if len(value) > maxNamesText {
+		return nil
+	}
+	for _, name := range strings.Split(value, ",") {
+		if driver, ok := strings.CutPrefix(name, driverPrefix); ok {
+			out = append(out, driver)
+		}
+	}
+	return out
+}
+
+// withoutDrivers returns the names of a list that do not name drivers. A driver that cannot exist, or that is
+// there twice, is an error, and so is a driver in a pod that asks for no devices.
+func withoutDrivers(p *v1.Pod, list []string) (names []string, err error) {
+	for i, name := range list {
+		driver, ok := strings.CutPrefix(name, driverPrefix)
+		switch {
+		case !ok:
+			names = append(names, name)
+		case len(validation.IsDNS1123Subdomain(driver)) > 0 || len(driver) > maxDriver:
+			return nil, unknown(p, AlignAnnotation, name, driverPrefix+"NAME, where NAME is that of a DRA driver")
+		case slices.Contains(list[:i], name):
+			return nil, unknown(p, AlignAnnotation, p.Annotations[AlignAnnotation], "every driver once")
+		case len(p.Spec.ResourceClaims) == 0 && !asksForDevices(p):
+			return nil, fmt.Errorf("pod %s/%s: annotation %s: %q demands where devices of claims are, and the pod has none: "+
+				"add claims (spec.resourceClaims), or remove it", p.Namespace, p.Name, AlignAnnotation, printable.Clip(name, 60))
+		}
+	}
+	return names, nil
+}
+
+// asksForDevices reports whether a container asks for an extended resource, which DRA may serve.
+func asksForDevices(p *v1.Pod) bool {
+	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range all {
+			for name := range all[i].Resources.Limits {
+				if strings.Contains(string(name), "/") {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // parseNames reads the list of resources in an annotation. Each resource must be in own, the resources that the pod
 // can get of its own, and may be there only once.
-func parseNames(p *v1.Pod, annotation string, own place.Names) (place.Names, error) {
-	value := p.Annotations[annotation]
-	list := strings.Split(value, ",")
-	if len(value) > maxNamesText || len(list) > maxNames {
-		return "", unknown(p, annotation, value, fmt.Sprintf("at most %d resources", maxNames))
-	}
+func parseNames(p *v1.Pod, annotation string, list []string, own place.Names) (place.Names, error) {
 	for i, name := range list {
 		if !own.Has(name) && shared(p, name) {
 			return "", fmt.Errorf("pod %s/%s: annotation %s: no kubelet gives the pod %s of its own, since the pod is not "+
@@ -123,7 +187,7 @@ func parseNames(p *v1.Pod, annotation string, own place.Names) (place.Names, err
 				printable.Clip(own.String(), 400))
 		}
 		if slices.Contains(list[:i], name) {
-			return "", unknown(p, annotation, value, "every resource once")
+			return "", unknown(p, annotation, p.Annotations[annotation], "every resource once")
 		}
 	}
 	return place.NamesOf(list...), nil

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -53,6 +54,33 @@ func TestDemand(t *testing.T) {
 	}
 }
 
+// Drivers in the list are a demand of their own: they go with any policy, and add none.
+func TestDriversWhoseDevicesAreDemandedNear(t *testing.T) {
+	for _, c := range []struct {
+		notes   map[string]string
+		drivers []string
+		rest    place.Demand
+	}{
+		{map[string]string{AlignAnnotation: "cpu"}, nil, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
+		{map[string]string{AlignAnnotation: "driver:gpu.acme.com"}, []string{"gpu.acme.com"}, place.Demand{}},
+		{map[string]string{AlignAnnotation: "driver:b.acme.com,cpu,driver:a.acme.com"},
+			[]string{"b.acme.com", "a.acme.com"}, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
+		{map[string]string{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "none"},
+			[]string{"gpu.acme.com"}, place.Demand{}},
+		{map[string]string{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "restricted"},
+			[]string{"gpu.acme.com"}, place.Demand{Policy: place.Restricted}},
+	} {
+		p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+		p.Annotations, p.Spec.ResourceClaims = c.notes, []v1.PodResourceClaim{{Name: "devices"}}
+		if d, err := Demand(p); err != nil || d != c.rest {
+			t.Errorf("%v: demand %v, %v; want %v", c.notes, d, err, c.rest)
+		}
+		if got := NearDrivers(p); !slices.Equal(got, c.drivers) {
+			t.Errorf("%v: drivers %v, want %v", c.notes, got, c.drivers)
+		}
+	}
+}
+
 // A demand that cannot be parsed is never a silent default.
 func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 	for _, c := range []struct{ note, value, want string }{
@@ -79,7 +107,12 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 		{AlignAnnotation, "cpu, memory", `" memory" is not a resource that the pod can get`},
 		{AlignAnnotation, "cpu,cpu", `unknown value "cpu,cpu": want every resource once`},
 		{AlignAnnotation, "hugepages-2Mi", `"hugepages-2Mi" is not a resource that the pod can get`},
-		{AlignAnnotation, strings.Repeat("cpu,", 16) + "cpu", `want at most 16 resources`},
+		{AlignAnnotation, strings.Repeat("cpu,", 16) + "cpu", `want at most 16 names`},
+		{AlignAnnotation, "cpu,driver:", `unknown value "driver:": want driver:NAME`},
+		{AlignAnnotation, "driver:GPU.example.com", `unknown value "driver:GPU.example.com": want driver:NAME`},
+		{AlignAnnotation, "driver:a.example,driver:a.example", `want every driver once`},
+		{AlignAnnotation, "driver:a.example,gpu", `"gpu" is not a resource that the pod can get`},
+		{IgnoreAnnotation, "driver:a.example", `"driver:a.example" is not a resource that the pod can get`},
 		{IgnoreAnnotation, "gpu", `annotation tenon.sh/align-ignore: "gpu" is not a resource that the pod can get`},
 		{IgnoreAnnotation, "acme.com/gpu,cpu,memory", `want fewer resources than all that it can get of its own`},
 		{PolicyAnnotation, strings.Repeat("x", 1<<18), `unknown value "` + strings.Repeat("x", 60) + `..."`},
@@ -116,6 +149,9 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 		{devices, notes{AlignAnnotation: "acme.com/gpu"}, ""},
 		{devices, notes{AlignAnnotation: "cpu,acme.com/gpu"},
 			`no kubelet gives the pod cpu of its own, since the pod is not Guaranteed or asks for no whole number of CPUs`},
+		{devices, notes{AlignAnnotation: "driver:gpu.acme.com"}, ""},
+		{whole, notes{AlignAnnotation: "driver:gpu.acme.com"},
+			`"driver:gpu.acme.com" demands where devices of claims are, and the pod has none`},
 		{whole, notes{AlignAnnotation: "cpu", IgnoreAnnotation: "memory"},
 			"annotations tenon.sh/align and tenon.sh/align-ignore are both there"},
 		{whole, notes{AlignAnnotation: "cpu", PolicyAnnotation: "none"},

@@ -6,6 +6,7 @@ import (
 	"github.com/tenon-numa/tenon/core/estimate"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // assumedPod is a pod that is reserved on a node or bound to it, and not yet in a report of the node.
@@ -14,6 +15,8 @@ type assumedPod struct {
 	pod *place.Pod
 	// demand is the pod's own demand; the zero Demand for a pod that another scheduler bound.
 	demand place.Demand
+	// kept are the NUMA nodes on which the pod's CPUs and memory have to be; 0 is any. See kept.go.
+	kept topo.Mask
 	// shape is pod.Shape().
 	shape string
 	// foreign: another scheduler bound the pod, or this scheduler did before it restarted.

@@ -24,6 +24,7 @@ func TestEveryInterleaving(t *testing.T) {
 	foreign := func(cpus int64) modelPod { return modelPod{pod: pod(cpus, 1), foreign: true} }
 	created := func(second int64, p modelPod) modelPod { p.created = second; return p }
 	ends := func(p modelPod) modelPod { p.ends = true; return p }
+	keeps := func(p modelPod) modelPod { p.keeps = true; return p }
 	nics := func(p modelPod, n int64) modelPod {
 		p.pod = withNICs(p.pod, n)
 		return p
@@ -52,6 +53,11 @@ func TestEveryInterleaving(t *testing.T) {
 		"devices of one shape":       {2, 2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
 		"one with devices ends":      {2, 2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
 		"a foreign one has devices":  {1, 2, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
+		"one keeps its place":        {0, 1, []modelPod{own(5), keeps(own(3)), own(2)}},
+		"two keep their places":      {0, 1, []modelPod{keeps(own(3)), own(4), keeps(own(2))}},
+		"a shape keeps places":       {0, 1, []modelPod{keeps(own(4)), keeps(own(4)), own(2)}},
+		"one of a shape keeps":       {1, 1, []modelPod{keeps(own(4)), own(4), own(2)}},
+		"one keeps, another ends":    {0, 1, []modelPod{ends(own(4)), keeps(own(3)), own(4)}},
 		"foreign ones take the room": {1, 2, []modelPod{foreign(5), foreign(6), own(4)}},
 	} {
 		reports := 1
@@ -163,7 +169,8 @@ func explore(t *testing.T, start *model) {
 // protocol appends a text that is equal for states that differ at most in the book.
 func (m *model) protocol(b []byte) []byte {
 	for _, p := range m.pods {
-		b = append(b, byte(p.at), byte(p.said), bit(p.known)|bit(p.refused)<<1|bit(p.clear)<<2)
+		b = append(b, byte(p.at), byte(p.said), bit(p.known)|bit(p.refused)<<1|bit(p.clear)<<2|bit(p.steady)<<3,
+			byte(p.kept))
 	}
 	for _, e := range m.log[m.seen:] {
 		b = append(b, byte(e.pod), byte(e.what))
@@ -201,7 +208,7 @@ func (m *model) beliefs(b []byte) []byte {
 	for _, f := range a.assumed {
 		b = append(b, f.id.UID...)
 		b = append(b, rank(f.turned), rank(f.acked), rank(f.after),
-			bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2|bit(f.bound)<<3)
+			bit(f.turned != 0)|bit(f.acked != 0)<<1|bit(f.uncertain)<<2|bit(f.bound)<<3, byte(f.kept))
 		for _, o := range f.options.known {
 			b = hold(b, o)
 		}

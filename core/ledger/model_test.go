@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // The protocol between scheduler, node and agent, small enough to follow every interleaving: three pods, two reports,
@@ -96,6 +97,10 @@ type modelPod struct {
 	refused bool
 	// clear: when it had its turn, and since then, no pod was bound without the scheduler's knowledge.
 	clear bool
+	// keeps: it has to get its CPUs where they were predicted when it was reserved, which is kept. steady: since its turn
+	// no pod has ended, and the scheduler was not restarted.
+	keeps, steady bool
+	kept          topo.Mask
 }
 
 // draws reports whether the node has to choose among devices for the pod. The test follows the choice that place does
@@ -209,6 +214,10 @@ func (m *model) reserve(t *testing.T, i int) bool {
 	v, ok := m.book.Reserve("n", id(i), p.pod, place.Demand{})
 	m.checkExtended(t)
 	p.at = reserved
+	if p.kept = 0; p.keeps && ok && v.Fits() {
+		p.kept = place.Exclusive(m.empty.Machine, v.Holdings)
+		m.book.Keep(id(i).UID, p.kept)
+	}
 	return ok && v.Fits()
 }
 
@@ -232,7 +241,10 @@ func (m *model) bind(t *testing.T, i int) bool {
 		}
 		p.known = true
 	}
-	p.at, p.clear = bound, true
+	p.at, p.clear, p.steady = bound, true, true
+	for j, q := range m.pods { // an end that the scheduler does not know
+		p.steady = p.steady && (q.at != ended || slices.Contains(m.log[:m.seen], event{j, ended}))
+	}
 	m.log = append(m.log, event{i, bound})
 	for j := range m.pods {
 		q := &m.pods[j]
@@ -314,6 +326,9 @@ func (m *model) answer(t *testing.T, i int, draw func([]place.Holding) []place.H
 		return true
 	}
 	p.at = admitted
+	if got := place.Exclusive(m.empty.Machine, v.Holdings); p.kept != 0 && p.clear && p.steady && got != p.kept {
+		m.fail(t, "pod %d gets its CPUs on %b, and has to get them on %b", i, got, p.kept)
+	}
 	m.node.admit(state.Entry{Pod: id(i), Source: state.Observed, Holdings: observed(draw(v.Holdings))})
 	return true
 }
@@ -363,10 +378,18 @@ func (m *model) writeStatus(_ *testing.T, i int) bool {
 func (m *model) end(t *testing.T, i int) bool {
 	p := &m.pods[i]
 	p.at = ended
+	m.unsteady()
 	at := slices.IndexFunc(m.node.entries, func(e state.Entry) bool { return e.Pod.UID == id(i).UID })
 	m.node.entries = slices.Delete(slices.Clone(m.node.entries), at, at+1)
 	m.node.usage = place.NewUsage(m.empty.Machine, m.empty.Rules).Hold(state.Holdings(m.node.entries)...)
 	return true
+}
+
+// unsteady notes that pods which are not admitted yet may get something else.
+func (m *model) unsteady() {
+	for i := range m.pods {
+		m.pods[i].steady = false
+	}
 }
 
 func (m *model) deliver(t *testing.T) {
@@ -395,6 +418,7 @@ func (m *model) repeatEnds() {
 // restart begins with an empty book: it gets only what the API server has.
 func (m *model) restart() {
 	m.restarts--
+	m.unsteady()
 	few := m.book.limits
 	m.book = New()
 	m.book.limits = few

@@ -51,6 +51,11 @@ var actions = map[string]func(*cluster, *member) ([]string, error){
 		w.book.Vanish(p.id.UID)
 		return nil, nil
 	},
+	"keep": func(w *cluster, p *member) ([]string, error) {
+		e, _ := w.book.Snapshot().Node("n").Entry(p.id.UID)
+		w.book.Keep(p.id.UID, place.Exclusive(w.machine, e.Holdings))
+		return nil, nil
+	},
 	"overdue": (*cluster).overdue,
 	"start":   (*cluster).start,
 	"end":     (*cluster).end,

@@ -37,7 +37,7 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		n := a.withoutWaiting()
 		if f.decision != nil {
 			v = f.placeDecided(n)
-		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) {
+		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) || f.mayKeepLater(n) {
 			return place.Verdict{}, &Wait{state.WaitReport, a.nextChange()}, nil
 		}
 		if !v.Fits() {
@@ -101,8 +101,8 @@ func (a *account) blocked(me *assumedPod) state.WaitReason {
 			return state.WaitDevices
 		case f.acked != 0: // known to be admitted before me, with certain holdings
 		case !a.estimated() && f.precedes(me): // certainly admitted before me
-		case f.shape == me.shape && f.demand != me.demand:
-			return state.WaitOrder // they may exchange what they get, and the demand of one does not allow that
+		case f.shape == me.shape && (f.demand != me.demand || f.kept != me.kept):
+			return state.WaitOrder // they may exchange what they get, and one of them does not allow that
 		case f.shape != me.shape:
 			differ, me.after = true, min(me.after, f.turned)
 		}
@@ -143,10 +143,13 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 	})
 }
 
-// meetsDemands reports whether what the pods before me get in a state satisfies their demands. For the demand of me,
-// see granted.
+// meetsDemands reports whether what the pods before me get in a state satisfies their demands, and all pods keep where
+// they have to be. For the demand of me, see granted.
 func (s *search) meetsDemands(w *nodeState, me *assumedPod) bool {
 	for i, f := range s.assumed {
+		if len(w.got[i]) > 0 && !f.keeps(w.base.Machine, w.got[i]) {
+			return false
+		}
 		if f == me || f.demand == (place.Demand{}) || len(w.got[i]) == 0 {
 			continue
 		}
@@ -166,16 +169,16 @@ func mayFitLater(n *state.Node, p *place.Pod) bool {
 }
 
 // granted returns the verdict for a pod that had its turn: its holdings in the first state, or a refusal if its
-// holdings in some state do not satisfy its demand.
+// holdings in some state do not satisfy its demand, or are not where they have to be.
 func granted(n *state.Node, f *assumedPod) place.Verdict {
 	for _, other := range n.Others {
 		e, there := other.Entry(f.id.UID)
 		if !there {
 			continue // it holds nothing in that state
 		}
-		if w := other.Judge(f.pod, place.Verdict{Holdings: e.Holdings}, f.demand); !w.Fits() {
+		if w := judge(other, f, e.Holdings); !w.Fits() {
 			return w
 		}
 	}
-	return n.Judge(f.pod, place.Verdict{Holdings: f.holdings()}, f.demand)
+	return judge(n, f, f.holdings())
 }

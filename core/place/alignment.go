@@ -28,6 +28,17 @@ func ExtentOf(m *topo.Machine, hs ...Holding) (e Extent) {
 	return e
 }
 
+// Exclusive returns the NUMA nodes of the CPUs and the pinned memory in holdings; devices do not count.
+func Exclusive(m *topo.Machine, hs []Holding) (out topo.Mask) {
+	for _, h := range hs {
+		out |= m.MaskOfCPUs(h.CPUs)
+		for _, b := range h.Memory {
+			out |= b.NUMAs
+		}
+	}
+	return out
+}
+
 // Wider reports whether e has more NUMA nodes than o, or equally many that are farther from each other.
 func (e Extent) Wider(o Extent) bool {
 	if a, b := e.NUMAs.Len(), o.NUMAs.Len(); a != b {

@@ -74,7 +74,7 @@ const (
 	// NoDevices: the devices that the pod's claims (DRA) allow are taken on the node; Resource has kube-scheduler's text.
 	NoDevices Code = "no-devices"
 	// FarDevices: such devices are free on the node, and not on the NUMA nodes where the pod would be; Resource has the
-	// text.
+	// text. Want is 1 if only the pod demands that they are there.
 	FarDevices Code = "far-devices"
 )
 
@@ -250,6 +250,9 @@ func (r Reason) remedy() string {
 	case NoDevices:
 		return "wait for pods with such devices to end, or ask for fewer in the pod's claims"
 	case FarDevices:
+		if r.Want == 1 {
+			return "wait for pods with such devices to end, or take their driver out of tenon.sh/align"
+		}
 		return "wait for pods with such devices to end, or set claims: Prefer in the scheduler's arguments"
 	case Drawn, Demanded:
 		return r.relaxRemedy()

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -103,24 +103,34 @@ func (w places) Reserved(cs fwk.CycleState, node string) steer.Near {
 	return p.near(n, v.Holdings)
 }
 
-// Undone lets a pod be tried again that Reserve refused.
-func (w places) Undone(pod *v1.Pod) {
-	if p := w.plugin(); p != nil {
+// Allocated keeps a pod where it was reserved, since it got devices there; a pod that did not is tried again. What is
+// predicted for an estimated node cannot be kept.
+func (w places) Allocated(pod *v1.Pod, node string, at steer.Near, near bool) {
+	p := w.plugin()
+	if p == nil {
+		return
+	}
+	if !near {
 		p.metrics.ClaimUndone()
 		p.retry(pod)
+		return
+	}
+	n := p.Book.Snapshot().Node(node)
+	if n == nil || n.Quality == state.Estimated {
+		return
+	}
+	ids := make([]idset.NUMA, len(at.NUMAs))
+	for i, id := range at.NUMAs {
+		ids[i] = idset.NUMA(id)
+	}
+	if mask, err := n.Machine.MaskOf(ids...); err == nil { // else its machine is another one now, and the node reports
+		p.Book.Keep(string(pod.UID), mask)
 	}
 }
 
 // near returns where the CPUs and the memory of holdings are.
 func (p *Plugin) near(n *state.Node, holdings []place.Holding) (out steer.Near) {
-	var mask topo.Mask
-	for _, h := range holdings {
-		mask |= n.Machine.MaskOfCPUs(h.CPUs)
-		for _, b := range h.Memory {
-			mask |= b.NUMAs
-		}
-	}
-	for _, id := range n.Machine.IDs(mask) {
+	for _, id := range n.Machine.IDs(place.Exclusive(n.Machine, holdings)) {
 		out.NUMAs = append(out.NUMAs, int(id))
 	}
 	switch p.args.Claims {

@@ -371,11 +371,14 @@ func (f *facts) said(n *state.Node, status *fwk.Status) []place.Reason {
 		return []place.Reason{{Code: codes[0]}}
 	}
 	r := place.Reason{Code: place.ByPlugin, Resource: strings.Join(status.Reasons(), ", ")}
+	far, demanded := steer.Far(status)
 	switch {
 	case lasts:
 		r.Want = 1
-	case status.Plugin() == steer.Name && steer.Far(status):
-		r.Code = place.FarDevices
+	case status.Plugin() == steer.Name && far:
+		if r.Code = place.FarDevices; demanded {
+			r.Want = 1
+		}
 	case status.Plugin() == steer.Name:
 		r.Code = place.NoDevices
 	}

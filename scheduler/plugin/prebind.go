@@ -63,6 +63,9 @@ func (p *Plugin) confirm(s *podState, pod *v1.Pod, node string, v place.Verdict,
 	why := short
 	if !v.Fits() {
 		why = p.refusal(s.pod, v).Message()
+		if v.Reasons[0].Code == place.FarDevices {
+			p.metrics.ClaimUndone()
+		}
 	}
 	if why == "" {
 		return nil

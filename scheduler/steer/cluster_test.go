@@ -169,6 +169,7 @@ type bench struct {
 	// moved, if not nil, is where the pod is once its CPUs are reserved.
 	moved  *steer.Near
 	undone int
+	kept   []int // where a pod must stay
 	// functions are what agents report.
 	functions kube.Functions
 }
@@ -195,7 +196,14 @@ func (b *bench) clear() {
 }
 
 func (b *bench) Predicted(fwk.CycleState, string) steer.Near { return b.near }
-func (b *bench) Undone(*v1.Pod)                              { b.undone++ }
+
+func (b *bench) Allocated(_ *v1.Pod, _ string, at steer.Near, near bool) {
+	if !near {
+		b.undone++
+		return
+	}
+	b.kept = at.NUMAs
+}
 
 func (b *bench) Reserved(fwk.CycleState, string) steer.Near {
 	if b.moved != nil {

@@ -19,6 +19,8 @@ type cycle struct {
 	held []claims.ID
 	// open is true if there is something to allocate.
 	open bool
+	// drivers are those whose devices the pod demands near its CPUs and memory.
+	drivers []string
 	// lists counts the requests that have a list of alternatives, the preferred ones first.
 	lists int
 

@@ -11,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -32,6 +33,7 @@ func (p *Plugin) PreFilter(
 		return named, status
 	}
 	c := newCycle(p.dra.take())
+	c.drivers = apipod.NearDrivers(pod)
 	c.seen.owned(pod.UID)
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
@@ -58,11 +60,15 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	}
 	name := info.Node().Name
 	n := c.nodes[name]
-	if n == nil || len(n.where) == 0 {
+	located := n != nil && len(n.where) > 0
+	if !located && len(c.drivers) == 0 {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}
 	near := p.places.Predicted(cs, name)
-	if near.Unknown {
+	if status := c.unmet(n, near); !status.IsSuccess() {
+		return status
+	}
+	if !located || near.Unknown {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}
 	return p.filterNear(ctx, cs, pod, info, c, near)
@@ -99,17 +105,44 @@ func (p *Plugin) filterNear(
 	if status := p.DynamicResources.Filter(ctx, cs, pod, info); !status.IsSuccess() {
 		return status
 	}
+	var a *attempt
+	demands := len(c.drivers) > 0 && len(near.NUMAs) > 0
 	switch {
 	case apart && must:
 		return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
-	case fault != nil && must: // Reserve would refuse far devices, in each attempt anew
+	case fault != nil && (must || demands): // Reserve would refuse far devices, in each attempt anew
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
-	}
-	var a *attempt
-	if c.open && apart && len(near.NUMAs) > 0 {
+	case c.open && apart && demands:
+		if a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.demanded(c.nodes[name], near.NUMAs)); a == nil {
+			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
+		}
+	case c.open && apart && len(near.NUMAs) > 0:
 		a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.ordered(c.nodes[name], near.NUMAs))
 	}
 	c.choose(name, choice{a, apart, near.NUMAs})
+	return nil
+}
+
+// asDemanded ends the reason of a node that only the pod's demand excludes.
+const asDemanded = ", as " + apipod.AlignAnnotation + " demands"
+
+// unmet refuses a node that cannot meet the pod's demand for devices of some drivers, as far as that is known before
+// devices are allocated. A pod without exclusive CPUs and pinned memory is nowhere, so it demands nothing.
+func (c *cycle) unmet(n *ofNode, near Near) *fwk.Status {
+	if near.Unknown || len(near.NUMAs) == 0 {
+		return nil
+	}
+	for _, driver := range c.drivers {
+		if !n.locates(driver) {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+				fmt.Sprintf("no device of driver %s has a known NUMA node%s", driver, asDemanded))
+		}
+	}
+	for _, id := range c.held {
+		if slices.Contains(c.drivers, id.Driver) && !touches(n.where[id], near.NUMAs) {
+			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
+		}
+	}
 	return nil
 }
 
@@ -135,9 +168,15 @@ func numaNodes(ids []int) string {
 	return "NUMA nodes " + idset.Of(ids...).String()
 }
 
-// Far reports whether the plugin refused a node because devices are not near the pod.
-func Far(status *fwk.Status) bool {
-	return slices.ContainsFunc(status.Reasons(), func(why string) bool { return strings.HasPrefix(why, noneNear) })
+// Far reports whether the plugin refused a node because devices are not near the pod; demanded is true if only the pod
+// demands that they are.
+func Far(status *fwk.Status) (far, demanded bool) {
+	for _, why := range status.Reasons() {
+		if strings.HasPrefix(why, noneNear) {
+			return true, strings.HasSuffix(why, asDemanded)
+		}
+	}
+	return false, false
 }
 
 // allocateNear tries to allocate only devices on the NUMA nodes where the pod will be, or else on as few as possible,
@@ -156,7 +195,10 @@ func (p *Plugin) allocateNear(
 		defer cancel()
 		ctx = limited
 	}
-	n, size, best := c.nodes[info.Node().Name], 0, int64(0)
+	n, size, best, drivers := c.nodes[info.Node().Name], 0, int64(0), c.drivers
+	if len(near.NUMAs) == 0 {
+		drivers = nil // the pod is nowhere, so it demands nothing
+	}
 	for _, target := range c.targets(n, near.NUMAs) {
 		if a != nil && len(target) > size {
 			break
@@ -167,7 +209,7 @@ func (p *Plugin) allocateNear(
 			}
 			return nil, false, fwk.AsStatus(fmt.Errorf("allocate near devices: %w", err))
 		}
-		one, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target))
+		one, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target, drivers))
 		switch {
 		case failed && a == nil:
 			return nil, false, fault

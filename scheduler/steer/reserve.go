@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -30,18 +31,29 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	}
 	devices := append(p.dra.signaled(), c.held...)
 	n, near := c.nodes[node], p.places.Reserved(cs, node)
-	if n == nil || near.Unknown || !near.Must || len(near.NUMAs) == 0 {
+	if n == nil || near.Unknown || len(near.NUMAs) == 0 {
 		return nil
+	}
+	if _, far := n.apart(devices, near.NUMAs); far && !near.Must {
+		devices = c.demands(devices)
 	}
 	if id, apart := n.apart(devices, near.NUMAs); apart {
 		if slices.Equal(chosen.near, near.NUMAs) { // the next attempt would end in the same way
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
 		}
-		p.places.Undone(pod)
+		p.places.Allocated(pod, node, near, false)
 		return fwk.NewStatus(fwk.Unschedulable, fmt.Sprintf("device %s is on %s, and the pod's CPUs and memory "+
 			"will be on %s, since other pods came first", id, numaNodes(n.where[id]), numaNodes(near.NUMAs)))
 	}
+	if slices.ContainsFunc(devices, func(id claims.ID) bool { return n.where[id] != nil }) {
+		p.places.Allocated(pod, node, near, true)
+	}
 	return nil
+}
+
+// demands returns the devices of the drivers that the pod demands.
+func (c *cycle) demands(devices []claims.ID) []claims.ID {
+	return slices.DeleteFunc(devices, func(id claims.ID) bool { return !slices.Contains(c.drivers, id.Driver) })
 }
 
 // bonus marks the scores of nodes with devices near the pod. It is more than the wrapped plugin gives, which is at most

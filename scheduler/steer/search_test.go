@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/structured"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
@@ -71,6 +72,7 @@ type world struct {
 	devices  []*device
 	requests []request
 	near     steer.Near
+	drivers  []string // the pod demands their devices near
 }
 
 func draw(r *rand.Rand) *world {
@@ -138,6 +140,9 @@ func (w *world) claim(r *rand.Rand) {
 // place draws where the pod is.
 func (w *world) place(r *rand.Rand, ids []int) {
 	w.near.Must = r.IntN(2) == 0
+	if r.IntN(3) == 0 {
+		w.drivers = [][]string{{"a.example.com"}, {"b.example.com"}, {"a.example.com", "b.example.com"}}[r.IntN(3)]
+	}
 	for _, id := range ids {
 		if r.IntN(3) == 0 {
 			w.near.NUMAs = append(w.near.NUMAs, id)
@@ -222,6 +227,20 @@ func (w *world) take(at int, fit []*device, n int, chosen []*device, boards map[
 func aligned(chosen []*device, near []int) bool {
 	return !slices.ContainsFunc(chosen, func(d *device) bool {
 		return d.numas != nil && !slices.ContainsFunc(d.numas, func(n int) bool { return slices.Contains(near, n) })
+	})
+}
+
+// meets reports whether all devices of the drivers that the pod demands are known to be on its NUMA nodes.
+func (w *world) meets(chosen []*device) bool {
+	return len(w.near.NUMAs) == 0 || !slices.ContainsFunc(chosen, func(d *device) bool {
+		return slices.Contains(w.drivers, d.driver) && (d.numas == nil || !aligned([]*device{d}, w.near.NUMAs))
+	})
+}
+
+// located reports whether each driver that the pod demands has a device whose NUMA node is known.
+func (w *world) located() bool {
+	return len(w.near.NUMAs) == 0 || !slices.ContainsFunc(w.drivers, func(driver string) bool {
+		return !slices.ContainsFunc(w.devices, func(d *device) bool { return d.driver == driver && d.numas != nil })
 	})
 }
 
@@ -335,6 +354,9 @@ func selector(expression string) []resourcev1.DeviceSelector {
 // pod returns the pod of a world, and adds its claims to the cluster.
 func (w *world) pod(b *bench) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "pod"}}
+	if len(w.drivers) > 0 {
+		pod.Annotations = map[string]string{apipod.AlignAnnotation: "driver:" + strings.Join(w.drivers, ",driver:")}
+	}
 	for _, q := range w.requests {
 		if q.extended {
 			list := v1.ResourceList{v1.ResourceName(q.wishes[0].driver + "/device"): *resource.NewQuantity(
@@ -385,7 +407,7 @@ func (q request) written(name string) resourcev1.DeviceRequest {
 
 // The devices that a pod gets are a set that its claims allow. Where an allowed set is aligned, the pod gets an aligned
 // one; a pod without CPUs gets one on as few NUMA nodes as any. A pod is refused only if there is no set at all, or no
-// aligned one where that is required. An exhaustive search finds all sets.
+// aligned one where that is required, or none that meets its demand. An exhaustive search finds all sets.
 func TestDevicesAreAlignedWheneverTheyCanBe(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
@@ -402,7 +424,7 @@ func TestDevicesAreAlignedWheneverTheyCanBe(t *testing.T) {
 		}
 	}
 	t.Logf("%v", count)
-	for _, kind := range []string{"aligned", "elsewhere", "few", "refused", "none"} {
+	for _, kind := range []string{"aligned", "elsewhere", "few", "refused", "none", "as demanded", "demand refused"} {
 		if count[kind] == 0 && *draws >= 1000 {
 			t.Errorf("no pod was %s", kind)
 		}
@@ -411,7 +433,7 @@ func TestDevicesAreAlignedWheneverTheyCanBe(t *testing.T) {
 
 // judge compares what a pod got with the exhaustive search; it returns "" if both agree.
 func (w *world) judge(got outcome, count map[string]int) string {
-	allowed, can, least := map[string][]*device{}, false, len(w.devices)
+	allowed, can, meet, least := map[string][]*device{}, false, false, len(w.devices)
 	w.search(func(chosen []*device) {
 		var names []string
 		for _, d := range chosen {
@@ -419,21 +441,18 @@ func (w *world) judge(got outcome, count map[string]int) string {
 		}
 		slices.Sort(names)
 		allowed[strings.Join(names, " ")] = chosen
-		can = can || aligned(chosen, w.near.NUMAs)
+		meet = meet || w.meets(chosen)
+		can = can || aligned(chosen, w.near.NUMAs) && w.meets(chosen)
 		least = min(least, fewest(chosen))
 	})
 	chosen, found := allowed[strings.Join(got.devices, " ")]
 	must := w.near.Must && len(w.near.NUMAs) > 0
+	meet = meet && w.located()
 	switch {
-	case got.why != "" && len(allowed) > 0 && !(must && !can):
+	case got.why != "" && len(allowed) > 0 && meet && !(must && !can):
 		return fmt.Sprintf("refused (%s), but %d sets are allowed, aligned: %v", got.why, len(allowed), can)
-	case got.why != "" && len(allowed) == 0:
-		count["none"]++
 	case got.why != "":
-		count["refused"]++
-		if !strings.Contains(got.why, "the pod's claims get no devices on NUMA node") {
-			return "refused without the reason: " + got.why
-		}
+		return w.judgeRefusal(got.why, len(allowed), meet, count)
 	case !found:
 		return fmt.Sprintf("got %v, which is not allowed", got.devices)
 	case len(w.near.NUMAs) == 0:
@@ -441,6 +460,8 @@ func (w *world) judge(got outcome, count map[string]int) string {
 		if n := fewest(chosen); n > least {
 			return fmt.Sprintf("got %v on %d NUMA nodes, and %d are enough", got.devices, n, least)
 		}
+	case !w.meets(chosen) || !w.located():
+		return fmt.Sprintf("got %v, and the pod demands otherwise", got.devices)
 	case can:
 		count["aligned"]++
 		if !aligned(chosen, w.near.NUMAs) {
@@ -448,15 +469,38 @@ func (w *world) judge(got outcome, count map[string]int) string {
 		}
 	case must:
 		return fmt.Sprintf("got %v, and no aligned set exists", got.devices)
+	case len(w.drivers) > 0:
+		count["as demanded"]++
 	default:
 		count["elsewhere"]++
 	}
 	return ""
 }
 
+// judgeRefusal is judge for a pod that was rightly refused. meet is true if the pod's demand can be met.
+func (w *world) judgeRefusal(why string, allowed int, meet bool, count map[string]int) string {
+	reason := "the pod's claims get no devices on NUMA node"
+	switch {
+	case !w.located():
+		count["demand refused"]++
+		reason = "has a known NUMA node, as tenon.sh/align demands"
+	case allowed == 0:
+		count["none"]++
+		return ""
+	case !meet:
+		count["demand refused"]++
+	default:
+		count["refused"]++
+	}
+	if !strings.Contains(why, reason) {
+		return fmt.Sprintf("refused without the reason %q: %s", reason, why)
+	}
+	return ""
+}
+
 func (w *world) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "near %+v\n", w.near)
+	fmt.Fprintf(&out, "near %+v, demanded drivers %v\n", w.near, w.drivers)
 	for _, d := range w.devices {
 		fmt.Fprintf(&out, "device %s on %v model %s board %d taken %v part %v whole %v\n",
 			d, d.numas, d.model, d.board, d.taken, d.part, d.whole)

@@ -149,6 +149,20 @@ func (n *ofNode) apart(devices []claims.ID, near []int) (claims.ID, bool) {
 	return claims.ID{}, false
 }
 
+// locates reports whether a driver has devices on the node whose NUMA nodes are known. n may be nil.
+func (n *ofNode) locates(driver string) bool {
+	if n == nil {
+		return false
+	}
+	for i, s := range n.slices {
+		if s.Spec.Driver == driver && i < len(n.numas) &&
+			slices.ContainsFunc(n.numas[i], func(on []int) bool { return on != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
 func touches(on, near []int) bool {
 	return slices.ContainsFunc(on, func(numa int) bool { return slices.Contains(near, numa) })
 }
@@ -162,42 +176,68 @@ type offer struct {
 // ordered returns what a node has, with the devices on the given NUMA nodes first.
 func (c *cycle) ordered(n *ofNode, near []int) offer {
 	out := c.blank(n)
-	for i, s := range n.slices {
-		var first, last []resourcev1.Device
-		for k, d := range s.Spec.Devices {
-			if on := n.numas[i][k]; on == nil || touches(on, near) {
-				first = append(first, d)
-			} else {
-				last = append(last, d)
-			}
-		}
-		out.add(s, append(first, last...))
+	for i := range n.slices {
+		out.order(n, i, near)
 	}
 	return out
 }
 
+// order adds a slice of a node, with the devices on the given NUMA nodes first.
+func (o *offer) order(n *ofNode, i int, near []int) {
+	var first, last []resourcev1.Device
+	for k, d := range n.slices[i].Spec.Devices {
+		if on := n.numas[i][k]; on == nil || touches(on, near) {
+			first = append(first, d)
+		} else {
+			last = append(last, d)
+		}
+	}
+	o.add(n.slices[i], append(first, last...))
+}
+
 // confined returns what a node has, where devices on other NUMA nodes than the given ones count as allocated. A request
-// for all devices that match such a device therefore fails, and none that counts devices gets it. A device that is
-// really free takes nothing from counters then.
-func (c *cycle) confined(n *ofNode, near []int) offer {
+// for all devices that match such a device therefore fails, and none that counts devices gets it. Of the drivers, all
+// devices have to be on these NUMA nodes, also those whose NUMA node is not known.
+func (c *cycle) confined(n *ofNode, near []int, drivers []string) offer {
 	out := c.blank(n)
 	for i, s := range n.slices {
-		devices, copied := s.Spec.Devices, false
-		for k, on := range n.numas[i] {
-			if on == nil || touches(on, near) {
-				continue
-			}
-			if id := n.ids[i][k]; len(devices[k].ConsumesCounters) > 0 && !c.seen.uses(id) {
-				if !copied {
-					devices, copied = slices.Clone(devices), true
-				}
-				devices[k].ConsumesCounters = nil
-			}
-			out.devices.Insert(n.ids[i][k])
-		}
-		out.add(s, devices)
+		c.confine(&out, n, i, near, slices.Contains(drivers, s.Spec.Driver))
 	}
 	return out
+}
+
+// demanded returns what a node has, confined only for devices of the drivers that the pod demands. The other devices
+// on the given NUMA nodes come first.
+func (c *cycle) demanded(n *ofNode, near []int) offer {
+	out := c.blank(n)
+	for i, s := range n.slices {
+		if slices.Contains(c.drivers, s.Spec.Driver) {
+			c.confine(&out, n, i, near, true)
+		} else {
+			out.order(n, i, near)
+		}
+	}
+	return out
+}
+
+// confine adds a slice of a node, where devices on other NUMA nodes count as allocated, and, if known is true, those
+// whose NUMA node is not known. A device that is really free takes nothing from counters then.
+func (c *cycle) confine(o *offer, n *ofNode, i int, near []int, known bool) {
+	s := n.slices[i]
+	devices, copied := s.Spec.Devices, false
+	for k, on := range n.numas[i] {
+		if touches(on, near) || on == nil && !known {
+			continue
+		}
+		if id := n.ids[i][k]; len(devices[k].ConsumesCounters) > 0 && !c.seen.uses(id) {
+			if !copied {
+				devices, copied = slices.Clone(devices), true
+			}
+			devices[k].ConsumesCounters = nil
+		}
+		o.devices.Insert(n.ids[i][k])
+	}
+	o.add(s, devices)
 }
 
 func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
@@ -304,14 +344,19 @@ func members(all []int, set uint64) (out []int) {
 	return out
 }
 
-// free counts the devices of each NUMA node that no claim holds alone. far is true if some are not near the pod, or, if
-// it is nowhere, on several NUMA nodes.
+// free counts the devices of each NUMA node that no claim holds alone. far is true if some are not near the pod, or are
+// devices of demanded drivers whose NUMA node is not known, or, if the pod is nowhere, on several NUMA nodes.
 func (c *cycle) free(n *ofNode, near []int) (free map[int]int, far bool) {
 	free = map[int]int{}
 	allocated := c.seen.allocated()
 	for i, numas := range n.numas {
+		demanded := slices.Contains(c.drivers, n.slices[i].Spec.Driver)
 		for k, on := range numas {
-			if on == nil || allocated.Has(n.ids[i][k]) {
+			if allocated.Has(n.ids[i][k]) {
+				continue
+			}
+			if on == nil {
+				far = far || demanded && len(near) > 0
 				continue
 			}
 			far = far || len(near) > 0 && !touches(on, near)

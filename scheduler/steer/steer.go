@@ -48,8 +48,10 @@ type Places interface {
 	Predicted(cs fwk.CycleState, node string) Near
 	// Reserved returns where a pod will be on the node that was reserved for it.
 	Reserved(cs fwk.CycleState, node string) Near
-	// Undone is called if a pod must be tried again because other pods changed where it will be.
-	Undone(pod *v1.Pod)
+	// Allocated is called after Reserved, once the pod's devices are allocated. If near is true, the pod must stay where
+	// Reserved put it, since its devices are there. Otherwise it must be tried again, because other pods changed where it
+	// will be.
+	Allocated(pod *v1.Pod, node string, at Near, near bool)
 }
 
 // Plugin is DynamicResources with a choice of devices by NUMA node. What it does not define itself is what the wrapped

@@ -111,6 +111,40 @@ func TestAClaimThatOtherPodsUse(t *testing.T) {
 	b.gets(t, held("gpu-0"))
 }
 
+// A pod may demand that the devices of a driver are near. Those of other drivers may be elsewhere.
+func TestAPodDemandsDevicesOfADriver(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1, 1)
+	b.classes["gpu"].Spec.Selectors = selector(`device.driver == "gpu.example.com"`)
+	b.publishCPUs(false) // cpu-0 to cpu-3 on NUMA node 0, cpu-1 taken
+	near := func(drivers string, gpus, cpus int64) *v1.Pod {
+		pod := podNamed("demands")
+		pod.Annotations = map[string]string{"tenon.sh/align": drivers}
+		b.pending = map[types.UID]*resourcev1.AllocationResult{}
+		b.claims = map[string]*resourcev1.ResourceClaim{}
+		b.claim(pod, counted(gpus))
+		b.claim(pod, cpuClaim(false, cpus))
+		return pod
+	}
+	b.near = steer.Near{NUMAs: []int{0}}
+	got := b.schedule(t.Context(), t, near("driver:gpu.example.com", 1, 4))
+	want := append([]string{"dra.cpu/node/cpu-0", "dra.cpu/node/cpu-2", "dra.cpu/node/cpu-3", "dra.cpu/node/cpu-4"},
+		gpuNames("0")...)
+	if !slices.Equal(got.devices, want) {
+		t.Errorf("the pod got %v (%s), want %v", got.devices, got.why, want)
+	}
+	const none = "the pod's claims get no devices on NUMA node 0, where its CPUs and memory would be, " +
+		"as tenon.sh/align demands"
+	b.isRefused(t, near("driver:gpu.example.com", 2, 1), none)
+	b.isRefused(t, near("driver:dra.cpu", 1, 4), none)
+	b.isRefused(t, near("driver:nic.example.com", 1, 1),
+		"no device of driver nic.example.com has a known NUMA node, as tenon.sh/align demands")
+	b.near.NUMAs = nil // the pod is nowhere
+	if got := b.schedule(t.Context(), t, near("driver:gpu.example.com", 3, 1)); len(got.devices) != 4 {
+		t.Errorf("the pod got %v (%s), want four devices", got.devices, got.why)
+	}
+}
+
 // Between Filter and Reserve, other pods may take the CPUs beside the devices.
 func TestOtherPodsComeFirst(t *testing.T) {
 	b := newBench(t)
