@@ -33,7 +33,7 @@ The first build needs
   100 MB of downloads
   3 GB of disk in Go's caches, and 0.3 GB for the program
   4 GB of memory
-  5 to 6 minutes on two cores
+  6 to 13 minutes on two cores
 Later runs start at once. "go clean -cache -modcache" frees the disk again.
 `
 
