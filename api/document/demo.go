@@ -6,6 +6,7 @@ type Demo struct {
 	Busy    *DemoBusy    `json:"busy,omitempty"`
 	Waiting *DemoWaiting `json:"waiting,omitempty"`
 	Packing *DemoPacking `json:"packing,omitempty"`
+	Claims  *DemoClaims  `json:"claims,omitempty"`
 	Volcano *DemoVolcano `json:"volcano,omitempty"`
 }
 
@@ -131,6 +132,28 @@ type DemoContender struct {
 	RefusedLater int     `json:"refusedComeAndGo"`
 	Waited       int     `json:"waitedComeAndGo"`
 	MeanWait     float64 `json:"meanWaitSecondsComeAndGo"`
+}
+
+// DemoClaims is the act about devices from claims: the same pods in the same order, for several seeds of that order.
+type DemoClaims struct {
+	Nodes  int               `json:"nodes"`
+	Rounds []DemoClaimsRound `json:"rounds"`
+}
+
+// DemoClaimsRound has the results of one seed under one scheduler.
+type DemoClaimsRound struct {
+	Seed      uint64 `json:"seed"`
+	Scheduler string `json:"scheduler"`
+	// Asked counts the pods that were created. Aligned counts those that run with all devices on the NUMA nodes of their
+	// CPUs and memory, or without devices; Apart those that run with devices elsewhere; Waiting the others.
+	Asked   int `json:"asked"`
+	Aligned int `json:"aligned"`
+	Apart   int `json:"apart"`
+	Waiting int `json:"waiting"`
+	// Refusals counts refusals by kubelets; a pod can be refused several times.
+	Refusals int `json:"refusals"`
+	// Example says where the CPUs and the devices of one of the pods in Apart are; empty if there is none.
+	Example string `json:"example,omitempty"`
 }
 
 // DemoVolcano is the act about Volcano. It has the same gangs in the same order, for several seeds, under Volcano's

@@ -36,7 +36,7 @@ func completeUp(cmd *cobra.Command) {
 
 // completeDemo sets the completions of the flags of "demo". The flags must be declared.
 func completeDemo(cmd *cobra.Command) {
-	register(cmd, "act", choices("a", "b", "c", "d"))
+	register(cmd, "act", choices("a", "b", "c", "d", "dra"))
 	register(cmd, "dir", directories)
 	register(cmd, "volcano-programs", directories)
 }

@@ -38,13 +38,17 @@ func tryOut(show Show) *cobra.Command {
   c  why a pod waits, and how it runs once there is room
   d  400 simulated machines with GPU jobs, also under a model of NodeResourceTopologyMatch
 
-The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real.
+The first three acts run on six real kubelets on this computer. Containers do not run; what they hold is real. One more
+act is played if it is named:
+
+  dra  GPUs from claims (dynamic resource allocation), and how many of them are beside the CPUs of their pods
 
 With --volcano, Volcano's scheduler, controllers and admission webhooks run instead, in a checkout of the repository, and
 place the same gangs with Volcano's plugin numa-aware and with Tenon's; name other acts by --act to see them too.`,
 		Example: `  tenon-lab demo
   tenon-lab demo --act a,c
   tenon-lab demo --act b --seed 1 --seeds 20
+  tenon-lab demo --act dra
   tenon-lab demo --volcano
   tenon-lab demo --json > demo.json
   tenon-lab demo --cast demo.cast --svg docs/demo.svg`,
@@ -52,10 +56,11 @@ place the same gangs with Volcano's plugin numa-aware and with Tenon's; name oth
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, show) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.acts, "act", "", "acts to play, a comma list of a, b, c, d (default: all)")
+	flags.StringVar(&f.acts, "act", "", "acts to play, a comma list of a, b, c, d, dra (default: a,b,c,d)")
 	flags.Uint64Var(&f.seed, "seed", 1,
-		"first seed of the order in which pods arrive in b and with --volcano, and the seed of d")
-	flags.IntVar(&f.seeds, "seeds", 2, fmt.Sprintf("number of seeds in b and of Volcano's jobs, 1 to %d", demo.MaxSeeds))
+		"first seed of the order in which pods arrive in b, dra and with --volcano, and the seed of d")
+	flags.IntVar(&f.seeds, "seeds", 2,
+		fmt.Sprintf("number of seeds in b, dra and of Volcano's jobs, 1 to %d", demo.MaxSeeds))
 	flags.BoolVar(&f.volcano, "volcano", false, "compare Volcano's plugin numa-aware with Tenon's")
 	f.programs.add(flags)
 	flags.BoolVar(&f.json, "json", false, "print JSON")

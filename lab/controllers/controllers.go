@@ -1,5 +1,6 @@
 // Package controllers runs a real kube-controller-manager for a lab cluster, so that Deployments, StatefulSets,
-// DaemonSets and Jobs get pods, and objects of a deleted owner or namespace are deleted.
+// DaemonSets and Jobs get pods, pods get the claims of their templates, and objects of a deleted owner or namespace are
+// deleted.
 //
 // It is a child process of the same binary, because the manager's logs, feature gates and metrics are global to a
 // process. Invariant: the child ends with Stop of its [program.Running], and with the program that started it. The
@@ -29,8 +30,8 @@ const childEnv = "TENON_LAB_CONTROLLERS"
 // fills the roles view, edit and admin.
 var names = []string{"clusterrole-aggregation-controller", "cronjob-controller", "daemonset-controller",
 	"deployment-controller", "disruption-controller", "garbage-collector-controller", "job-controller",
-	"namespace-controller", "pod-garbage-collector-controller", "replicaset-controller", "serviceaccount-controller",
-	"statefulset-controller", "ttl-after-finished-controller"}
+	"namespace-controller", "pod-garbage-collector-controller", "replicaset-controller", "resourceclaim-controller",
+	"serviceaccount-controller", "statefulset-controller", "ttl-after-finished-controller"}
 
 // MaybeChild returns at once in a program that a person started. In the child that [Start] started it runs the
 // manager with the arguments of the process, and does not return.

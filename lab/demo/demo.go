@@ -1,9 +1,11 @@
 // Package demo shows the use of Tenon in four acts: pods that fail under kube-scheduler and run under Tenon; a busy
-// cluster; why a pod waits, and what ends the wait; and the same on hundreds of simulated machines. One more act
-// compares Volcano's own plugin with Tenon's.
+// cluster; why a pod waits, and what ends the wait; and the same on hundreds of simulated machines. Two more acts are
+// played on request: devices from claims, and Volcano's own plugin beside Tenon's.
 //
-// The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The act
-// about Volcano runs on a lab cluster of its own. Invariant: every number and every message of a kubelet that the
+// The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The acts
+// about claims and Volcano each run on a lab cluster of their own.
+//
+// Invariant: every number and every message of a kubelet that the
 // package returns was observed in the run, and what it writes about numbers follows from them. All schedulers begin
 // with empty machines and get the same pods in the same order. The package imitates controllers in one way only: if a
 // kubelet refuses a pod, the package creates the pod again, a few times.
@@ -37,19 +39,21 @@ const (
 	Busy    Act = "b" // a busy cluster
 	Waiting Act = "c" // why a pod waits
 	Packing Act = "d" // hundreds of machines
+	// Claims is about devices from claims. It is played on request.
+	Claims Act = "dra"
 )
 
-// Acts returns all acts.
+// Acts returns the acts that are played unless others are requested.
 func Acts() []Act { return []Act{Story, Busy, Waiting, Packing} }
 
-// ParseActs reads a comma list of acts; an empty list means all acts.
+// ParseActs reads a comma list of acts; an empty list means [Acts].
 func ParseActs(list string) (out []Act, err error) {
 	if list == "" {
 		return Acts(), nil
 	}
 	for word := range strings.SplitSeq(list, ",") {
-		if !slices.Contains(Acts(), Act(word)) {
-			return nil, fmt.Errorf("act %q is none of a, b, c, d", word)
+		if !slices.Contains(append(Acts(), Claims), Act(word)) {
+			return nil, fmt.Errorf("act %q is none of a, b, c, d, dra", word)
 		}
 		out = append(out, Act(word))
 	}
@@ -61,8 +65,8 @@ type Options struct {
 	// Dir is where the cluster's directory is made, as in [lab.Config].
 	Dir  string
 	Acts []Act
-	// Seed is the seed of [Packing]. [Busy] and the act about Volcano run one round for each of Seed, Seed+1, …,
-	// Seed+Seeds-1, which determine the order in which pods and jobs arrive.
+	// Seed is the seed of [Packing]. [Busy], [Claims] and the act about Volcano run one round for each of Seed, Seed+1,
+	// …, Seed+Seeds-1, which determine the order in which pods and jobs arrive.
 	Seed  uint64
 	Seeds int // 1..MaxSeeds
 	// Explain returns the output of "kubectl tenon explain pod" for a pod. [Waiting] needs it.
@@ -102,13 +106,18 @@ func Run(ctx context.Context, o Options) (found *Found, err error) {
 		o.Progress = func(string) {}
 	}
 	found = &Found{}
-	if slices.ContainsFunc(o.Acts, func(a Act) bool { return a != Packing }) {
+	if slices.ContainsFunc(o.Acts, func(a Act) bool { return a != Packing && a != Claims }) {
 		if err := o.onCluster(ctx, found); err != nil {
 			return nil, err
 		}
 	}
 	if o.plays(Packing) {
 		if found.Packing, err = packing(ctx, o.Seed, packingMachines, o.Progress); err != nil {
+			return nil, err
+		}
+	}
+	if o.plays(Claims) {
+		if found.Claims, err = o.onClaims(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -149,11 +158,14 @@ type demo struct {
 	pods    *workload.Watch
 }
 
-// open starts a cluster with the nodes and machines of the demonstration, and connects to it. It uses the other
-// settings of cfg.
+// open starts a cluster with the machines of the demonstration, and connects to it. It uses the other settings of cfg.
+// The nodes are those of [fleet] if cfg has none.
 func open(ctx context.Context, o Options, cfg lab.Config) (d *demo, err error) {
 	d = &demo{Options: o}
-	cfg.Nodes, cfg.Machines, cfg.Dir, cfg.Progress = fleet(), machineFiles(), o.Dir, o.Progress
+	cfg.Machines, cfg.Dir, cfg.Progress = machineFiles(), o.Dir, o.Progress
+	if cfg.Nodes == nil {
+		cfg.Nodes = fleet()
+	}
 	d.cluster, err = lab.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

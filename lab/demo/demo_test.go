@@ -49,8 +49,8 @@ func shapes(pods []*v1.Pod) (out []string) {
 }
 
 func TestEveryPodOfTheActsHasAName(t *testing.T) {
-	for act, pods := range map[string][]*v1.Pod{"busy": busyPods(1), "few": slices.Concat(residents(), arrivals(),
-		[]*v1.Pod{latecomer()})} {
+	for act, pods := range map[string][]*v1.Pod{"busy": busyPods(1), "claims": claimPods(1),
+		"few": slices.Concat(residents(), arrivals(), []*v1.Pod{latecomer()})} {
 		seen := map[string]bool{}
 		for _, name := range names(pods) {
 			if seen[name] {
@@ -62,7 +62,7 @@ func TestEveryPodOfTheActsHasAName(t *testing.T) {
 }
 
 func TestActsAreReadFromAList(t *testing.T) {
-	for list, want := range map[string][]Act{"": Acts(), "b": {Busy}, "d,a": {Packing, Story}} {
+	for list, want := range map[string][]Act{"": Acts(), "b": {Busy}, "d,a": {Packing, Story}, "dra": {Claims}} {
 		if got, err := ParseActs(list); err != nil || !slices.Equal(got, want) {
 			t.Errorf("--act %q plays %v (%v), want %v", list, got, err, want)
 		}
@@ -137,6 +137,37 @@ func TestVolcanosPluginsAreComparedByMeans(t *testing.T) {
 	text := strings.Join(strings.Fields(pages[0].Text), " ")
 	for _, want := range []string{"gangs that run as a whole 10.5 12.0", "refused by kubelets 3.5 0.0", "has them 6.0 0.0",
 		" 1 10 12 3 0 8 0 ", " 2 11 12 4 0 4 0 ", "confirmed 56; 0 were wrong"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, pages[0].Text)
+		}
+	}
+}
+
+// claimsFound are possible results of the act about claims, of two seeds.
+func claimsFound() *Found {
+	round := func(seed uint64, by string, aligned, apart, refusals int) document.DemoClaimsRound {
+		r := document.DemoClaimsRound{Seed: seed, Scheduler: by, Asked: 23, Aligned: aligned, Apart: apart,
+			Waiting: 23 - aligned - apart, Refusals: refusals}
+		if apart > 0 {
+			r.Example = "train-1 on dra-1: CPUs and memory on NUMA node 0, 1 of 1 GPUs elsewhere: gpu-0 on NUMA node 1"
+		}
+		return r
+	}
+	return &Found{Demo: document.Demo{Claims: &document.DemoClaims{Nodes: 4, Rounds: []document.DemoClaimsRound{
+		round(1, sim.KubeLeast, 8, 12, 4), round(1, sim.KubeMost, 9, 10, 5), round(1, sim.Tenon, 22, 0, 0),
+		round(2, sim.KubeLeast, 7, 13, 0), round(2, sim.KubeMost, 10, 10, 1), round(2, sim.Tenon, 23, 0, 0)}}}}
+}
+
+// The page about claims has the means of all schedulers, and one pod whose devices are elsewhere.
+func TestClaimsAreComparedByMeans(t *testing.T) {
+	pages, err := claimsFound().Pages(nil)
+	if err != nil || len(pages) != 1 {
+		t.Fatalf("%d pages, %v; want only the one about claims", len(pages), err)
+	}
+	text := strings.Join(strings.Fields(pages[0].Text), " ")
+	for _, want := range []string{"pods running 20.0 19.5 22.5", "beside their CPUs (six have none) 7.5 9.5 22.5",
+		"another NUMA node 12.5 10.0 0.0", "given up 3.0 3.5 0.5", "refusals by kubelets 2.0 3.0 0.0",
+		"under " + sim.KubeLeast + ": train-1 on dra-1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, pages[0].Text)
 		}
@@ -295,7 +326,11 @@ func TestPagesFitAHundredColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range append(pages, more...) {
+	also, err := claimsFound().Pages(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range slices.Concat(pages, more, also) {
 		for line := range strings.Lines(p.Text) {
 			if n := columns(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("%s: %d columns: %s", p.Command, n, line)

@@ -49,6 +49,9 @@ func (f *Found) Pages(draw Draw) ([]Page, error) {
 	if f.Packing != nil {
 		texts = append(texts, packingText(f.Packing))
 	}
+	if f.Claims != nil {
+		texts = append(texts, claimsText(f.Claims))
+	}
 	if f.Volcano != nil {
 		texts = append(texts, volcanoText(f.Volcano))
 	}
