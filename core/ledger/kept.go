@@ -37,7 +37,8 @@ func moved(m *topo.Machine, f *assumedPod) place.Verdict {
 	}
 	text := "its claims got devices beside " + on + idset.Of(m.IDs(f.kept)...).String() +
 		", and since other pods came first, its CPUs and memory would be elsewhere"
-	return place.Verdict{Refusal: place.TopologyAffinityError, Reasons: []place.Reason{{Code: place.FarDevices, Resource: text}}}
+	return place.Verdict{Refusal: place.TopologyAffinityError,
+		Reasons: []place.Reason{{Code: place.FarDevices, Resource: text}}}
 }
 
 // judge returns the verdict on holdings of a pod on a node in one state.

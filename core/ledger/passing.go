@@ -154,8 +154,8 @@ func (p *passing) compareWaiting(with, without *place.Usage) bool {
 }
 
 // admit lets the node admit a pod in both cases, and returns the usages after that. The pod me is admitted only in
-// the case with it. ok is false if the pod gets less in one case, if me is not where it has to be, if the node may choose
-// among devices with different NUMA nodes, or if too many placements were tried.
+// the case with it. ok is false if the pod gets less in one case, if me is not where it has to be, if the node may
+// choose among devices with different NUMA nodes, or if too many placements were tried.
 func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.Usage, ok bool) {
 	x, ok := p.place(f, with)
 	if !ok {
@@ -176,8 +176,8 @@ func (p *passing) admit(f *assumedPod, with, without *place.Usage) (_, _ *place.
 }
 
 // alike reports whether each container of a pod gets as much in two cases: as many NUMA nodes, as near to each other.
-// A pod with a demand of its own, or with devices from claims beside it, has to get the same. The answer is false if the
-// pod's devices are uncertain.
+// A pod with a demand of its own, or with devices from claims, has to get the same. The answer is false if the pod's
+// devices are uncertain.
 func (p *passing) alike(f *assumedPod, x, y []place.Holding) bool {
 	if unsureDevices(x) || unsureDevices(y) {
 		return false

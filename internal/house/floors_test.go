@@ -159,7 +159,7 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/steer", nil, words(`core/idset api/config cluster/claims scheduler/fwk`),
+	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),

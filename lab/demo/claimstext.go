@@ -53,8 +53,8 @@ func claimsText(x *document.DemoClaims) string {
 		r := x.Rounds[at]
 		b.WriteString("\n" + wrap("For example under "+r.Scheduler+": "+r.Example+".", 0))
 	}
-	b.WriteString("\n" + wrap("The kubelet's Topology Manager knows nothing of devices from claims, so it admits pods whose "+
-		"devices are elsewhere, also under single-numa-node. Tenon knows which CPUs the kubelet will take, and lets "+
+	b.WriteString("\n" + wrap("The kubelet's Topology Manager knows nothing of devices from claims, so it admits pods "+
+		"whose devices are elsewhere, also under single-numa-node. Tenon knows which CPUs the kubelet will take, and lets "+
 		"kube-scheduler's own plugin allocate devices beside them.", 0))
 	return b.String()
 }

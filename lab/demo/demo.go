@@ -5,10 +5,10 @@
 // The first three of the four acts run on one lab cluster with real kubelets, and the last is simulated. The acts
 // about claims and Volcano each run on a lab cluster of their own.
 //
-// Invariant: every number and every message of a kubelet that the
-// package returns was observed in the run, and what it writes about numbers follows from them. All schedulers begin
-// with empty machines and get the same pods in the same order. The package imitates controllers in one way only: if a
-// kubelet refuses a pod, the package creates the pod again, a few times.
+// Invariant: every number and every message of a kubelet that the package returns was observed in the run, and what it
+// writes about numbers follows from them. All schedulers begin with empty machines and get the same pods in the same
+// order. The package imitates controllers in one way only: if a kubelet refuses a pod, the package creates the pod
+// again, a few times. For the act about claims it also publishes what a driver would.
 package demo
 
 import (
