@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -62,8 +63,9 @@ type Node struct {
 // Held is a claim that holds devices.
 type Held struct {
 	Namespace, Name string
+	Owners          []metav1.OwnerReference
 	// Pods are the UIDs of the pods that may use the claim, in the order of the claim's status. Whoever may write the
-	// status wrote them, so a reader has to compare namespace and name with what the pod itself names.
+	// status wrote them, so a reader has to ask UsedBy, too.
 	Pods []string
 	// Devices are in the order of the allocation. Devices with admin access are left out: others may hold them, too.
 	Devices []ID
@@ -76,7 +78,7 @@ func Allocated(all []resourcev1.ResourceClaim) (out []Held) {
 		if c.Status.Allocation == nil {
 			continue
 		}
-		h := Held{Namespace: c.Namespace, Name: c.Name, Devices: DevicesOf(c.Status.Allocation)}
+		h := Held{Namespace: c.Namespace, Name: c.Name, Owners: c.OwnerReferences, Devices: DevicesOf(c.Status.Allocation)}
 		for _, r := range c.Status.ReservedFor {
 			if r.APIGroup == "" && r.Resource == "pods" {
 				h.Pods = append(h.Pods, string(r.UID))

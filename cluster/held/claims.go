@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -15,56 +14,22 @@ import (
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file finds the claims that pods name, and why a claim holds no devices for its pod.
-
-// named is a claim that a pod names.
-type named struct {
-	entry  string // the name in the pod's spec; "" for the claim of its extended resources
-	claim  string // the name of the object; "" if there is none yet
-	needed bool   // false: the driver needs no claim
-	owned  bool   // the claim was made from a template, or for extended resources, so the pod must own it
-}
-
-// namedBy returns the claims that a pod names in its spec and its status.
-func namedBy(p *v1.Pod) (out []named) {
-	for _, c := range p.Spec.ResourceClaims {
-		n := named{entry: c.Name, needed: true}
-		if c.ResourceClaimName != nil {
-			n.claim = *c.ResourceClaimName
-			out = append(out, n)
-			continue
-		}
-		n.owned = true
-		for _, s := range p.Status.ResourceClaimStatuses {
-			if s.Name == c.Name {
-				n.needed = s.ResourceClaimName != nil
-				if n.needed {
-					n.claim = *s.ResourceClaimName
-				}
-			}
-		}
-		out = append(out, n)
-	}
-	if s := p.Status.ExtendedResourceClaimStatus; s != nil {
-		out = append(out, named{claim: s.ResourceClaimName, needed: true, owned: true})
-	}
-	return slices.DeleteFunc(out, func(n named) bool { return !n.needed })
-}
+// This file finds why a claim that a pod names holds no devices for it.
 
 // maxName bounds the letters of a name in a sentence, which has to fit a line. Names of claims have up to 253.
 const maxName = 80
 
 // holds returns what a claim holds for a pod, or why it holds nothing.
-func (x *join) holds(p *v1.Pod, n named) (claims.Held, string) {
-	text := "claim " + printable.Text(printable.Clip(n.claim, maxName))
+func (x *join) holds(p *v1.Pod, n claims.Named) (claims.Held, string) {
+	text := "claim " + printable.Text(printable.Clip(n.Claim, maxName))
 	switch {
-	case n.claim == "":
-		entry := printable.Text(printable.Clip(n.entry, maxName))
+	case n.Claim == "":
+		entry := printable.Text(printable.Clip(n.Entry, maxName))
 		return claims.Held{}, "claim " + entry + " is not made from its template yet"
-	case n.entry == "":
+	case n.Entry == "":
 		text += " (for its extended resources)"
 	}
-	key := types.NamespacedName{Namespace: p.Namespace, Name: n.claim}
+	key := types.NamespacedName{Namespace: p.Namespace, Name: n.Claim}
 	object := x.objects[key]
 	h, allocated := x.held[key]
 	switch {
@@ -72,7 +37,7 @@ func (x *join) holds(p *v1.Pod, n named) (claims.Held, string) {
 		return h, text + " was not read"
 	case object == nil:
 		return h, text + " does not exist"
-	case n.owned && !owns(p, object.OwnerReferences):
+	case n.Owned && !claims.Owns(p, object.OwnerReferences):
 		return h, text + " does not belong to the pod"
 	case object.Status.Allocation == nil:
 		return h, text + " is not allocated"
@@ -82,13 +47,6 @@ func (x *join) holds(p *v1.Pod, n named) (claims.Held, string) {
 		return h, text + " is allocated, and not reserved for the pod"
 	}
 	return h, ""
-}
-
-// owns reports whether a pod controls an object with these owners, as the API server's plugins verify it.
-func owns(p *v1.Pod, owners []metav1.OwnerReference) bool {
-	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool {
-		return o.Controller != nil && *o.Controller && o.UID == p.UID
-	})
 }
 
 // assign finds the nodes on which claims hold devices: the nodes of the pods that use a claim. A claim without such

@@ -118,7 +118,7 @@ func unread(d *kube.Devices) (out string) {
 
 // pod adds what a pod holds by its claims.
 func (x *join) pod(p *v1.Pod) {
-	named := namedBy(p)
+	named := claims.NamedBy(p)
 	if len(named) == 0 || kube.Ended(p) {
 		return
 	}

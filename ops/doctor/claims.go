@@ -163,7 +163,7 @@ func (x *examination) allocated(nodes map[string]*state.Node, published map[stri
 	for _, h := range held {
 		for _, uid := range h.Pods {
 			p := pods[uid]
-			if p == nil || !uses(p, h) || nodes[p.Spec.NodeName] == nil || published[p.Spec.NodeName] == nil {
+			if p == nil || !h.UsedBy(p) || nodes[p.Spec.NodeName] == nil || published[p.Spec.NodeName] == nil {
 				continue
 			}
 			name := p.Spec.NodeName
@@ -173,21 +173,6 @@ func (x *examination) allocated(nodes map[string]*state.Node, published map[stri
 			x.apart(p, h, sites[name])
 		}
 	}
-}
-
-// uses reports whether a pod itself names a claim: the status of a claim may name any pod.
-func uses(p *v1.Pod, h claims.Held) bool {
-	if p.Namespace != h.Namespace {
-		return false
-	}
-	if s := p.Status.ExtendedResourceClaimStatus; s != nil && s.ResourceClaimName == h.Name {
-		return true
-	}
-	return slices.ContainsFunc(p.Spec.ResourceClaims, func(c v1.PodResourceClaim) bool {
-		return c.ResourceClaimName != nil && *c.ResourceClaimName == h.Name
-	}) || slices.ContainsFunc(p.Status.ResourceClaimStatuses, func(c v1.PodResourceClaimStatus) bool {
-		return c.ResourceClaimName != nil && *c.ResourceClaimName == h.Name
-	})
 }
 
 // apart adds a finding if a pod's devices of a claim are not on the NUMA nodes of what the kubelet gave the pod, or, if

@@ -152,13 +152,18 @@ func TestADeviceClassThatTakesOver(t *testing.T) {
 	}
 }
 
-// A pod whose extended resource DRA serves has a claim that its spec does not name.
+// A pod whose extended resource DRA serves has a claim that its spec does not name. The pod owns that claim; another
+// one that its status names counts for nothing.
 func TestTheClaimOfAnExtendedResource(t *testing.T) {
 	w := healthy()
 	w.gpus()
 	w.claim(&w.pods[0], "d2")
 	w.pods[0].Spec.ResourceClaims = nil
 	w.pods[0].Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "of-fine"}
+	if got := ids(w.examine(t, doctor.Options{})); len(got) > 0 {
+		t.Errorf("found %v of a claim that the pod does not own", got)
+	}
+	w.snapshot.Claims[0].OwnerReferences = []metav1.OwnerReference{{UID: w.pods[0].UID, Controller: new(true)}}
 	if got := ids(w.examine(t, doctor.Options{})); !slices.Equal(got, []string{"claim-misaligned"}) {
 		t.Errorf("found %v", got)
 	}

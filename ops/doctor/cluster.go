@@ -265,12 +265,15 @@ func runs(p *v1.Pod) bool {
 
 // agentOn returns the pod of an agent that runs on a node, or nil.
 func (x *examination) agentOn(node string) *v1.Pod {
-	for p := range kube.EachPod(x.View.Pods) {
-		if p.Spec.NodeName == node && p.Labels[nameLabel] == agentName && !kube.Ended(p) && runs(p) {
-			return p
+	if x.agents == nil {
+		x.agents = map[string]*v1.Pod{}
+		for p := range kube.EachPod(x.View.Pods) {
+			if p.Labels[nameLabel] == agentName && !kube.Ended(p) && runs(p) && x.agents[p.Spec.NodeName] == nil {
+				x.agents[p.Spec.NodeName] = p
+			}
 		}
 	}
-	return nil
+	return x.agents[node]
 }
 
 // instant returns a time as the findings show it.

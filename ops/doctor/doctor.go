@@ -191,6 +191,8 @@ type examination struct {
 	firstUnjudged    string
 	// static are the nodes whose kubelets have a static memory manager; see staticMemory.
 	static map[string]*state.Node
+	// agents are the pods of agents that run, by node; see agentOn.
+	agents map[string]*v1.Pod
 }
 
 // add adds a finding about an object. A remedy that is not empty replaces the remedy of the id. An unknown id becomes
