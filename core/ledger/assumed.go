@@ -32,7 +32,9 @@ type assumedPod struct {
 	// has the pod's binding.
 	created int64
 	bound   bool
-	// passes is how many pods had their turn before this pod although they were reserved after it.
+	// asked: its turn was asked for. passes is how many pods had their turn before this pod although they were reserved
+	// after it.
+	asked  bool
 	passes int
 	// after is a moment: pods that had their turn before that moment are admitted before this pod. See order.go.
 	after int

@@ -53,11 +53,13 @@ func TestEveryInterleaving(t *testing.T) {
 		"devices of one shape":       {2, 2, []modelPod{ends(nics(own(2), 1)), nics(own(2), 1), nics(own(3), 2)}},
 		"one with devices ends":      {2, 2, []modelPod{ends(nics(own(2), 2)), nics(own(3), 2), nics(own(1), 1)}},
 		"a foreign one has devices":  {1, 2, []modelPod{nics(own(2), 1), nics(foreign(3), 2), nics(own(1), 2)}},
-		"one keeps its place":        {0, 1, []modelPod{own(5), keeps(own(3)), own(2)}},
-		"two keep their places":      {0, 1, []modelPod{keeps(own(3)), own(4), keeps(own(2))}},
-		"a shape keeps places":       {0, 1, []modelPod{keeps(own(4)), keeps(own(4)), own(2)}},
-		"one of a shape keeps":       {1, 1, []modelPod{keeps(own(4)), own(4), own(2)}},
-		"one keeps, another ends":    {0, 1, []modelPod{ends(own(4)), keeps(own(3)), own(4)}},
+		"one of two keeps its place": {0, 0, []modelPod{own(5), keeps(own(3))}},
+		"beside a foreign one":       {0, 0, []modelPod{foreign(5), keeps(own(3))}},
+		"one of a shape keeps":       {0, 0, []modelPod{keeps(own(4)), own(4)}},
+		"one keeps its place":        {1, 2, []modelPod{own(5), keeps(own(3)), own(2)}},
+		"a shape keeps places":       {1, 2, []modelPod{keeps(own(4)), keeps(own(4)), own(2)}},
+		"one keeps, another ends":    {1, 2, []modelPod{ends(own(4)), keeps(own(3)), own(4)}},
+		"two keep their places":      {2, 2, []modelPod{keeps(own(3)), own(4), keeps(own(2))}},
 		"foreign ones take the room": {1, 2, []modelPod{foreign(5), foreign(6), own(4)}},
 	} {
 		reports := 1

@@ -9,8 +9,9 @@ import (
 
 // This file decides which pods may have their turn before pods that were reserved earlier and wait for theirs.
 
-// maxPasses is how many pods may pass a pod that waits for its turn, so that it does not wait for ever. maxPassing
-// bounds the placements that are tried to decide whether a pod may pass, counted in containers.
+// maxPasses is how many pods may pass a pod that asks for its turn, so that it does not wait for ever. A pod that does
+// not ask is held by another plugin, as a member of a gang is until the others are reserved. maxPassing bounds the
+// placements that are tried to decide whether a pod may pass, counted in containers.
 const (
 	maxPasses  = 4
 	maxPassing = 512
@@ -23,7 +24,7 @@ const (
 func (a *account) mayPass(me *assumedPod) bool {
 	waiting := a.assumed[a.turnedCount():]
 	decided := func(f *assumedPod) bool { return f.decision != nil }
-	passedEnough := func(f *assumedPod) bool { return f.passes >= maxPasses }
+	passedEnough := func(f *assumedPod) bool { return f.asked && f.passes >= maxPasses }
 	if a.estimated() || slices.ContainsFunc(waiting, decided) || slices.ContainsFunc(a.ahead(me), passedEnough) {
 		return false
 	}

@@ -30,7 +30,7 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	f := a.find(uid)
 	var passed []*assumedPod
 	if f.turned == 0 {
-		f.created = created
+		f.created, f.asked = created, true
 		if why := a.blocked(f); why != "" {
 			return v, &Wait{why, a.nextChange()}, nil
 		}
