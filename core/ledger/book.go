@@ -223,49 +223,6 @@ func (b *Book) Forget(node string) {
 // quickly, and must call no method of the book but Snapshot.
 func (b *Book) OnChange(do func(node string)) { b.onChange = do }
 
-// Reserve computes the verdict for a pod under the node's lock. If the pod fits and will hold something, Reserve
-// books that on the node. If the pod is booked on this node already, it keeps that booking, and v has the booked
-// holdings. A booking on another node is cancelled first. If the node has no layout, Reserve books nothing and ok is
-// false; a refusal in v has ok true.
-func (b *Book) Reserve(node string, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok bool) {
-	for {
-		a := b.open(node)
-		if a == nil {
-			return place.Verdict{}, false
-		}
-		v, ok, again := b.reserve(a, id, p, d)
-		b.close(a)
-		if !again {
-			return v, ok
-		}
-		b.cancelElsewhere(node, id.UID)
-	}
-}
-
-// reserve is Reserve on an account. If the pod is booked on another node, it books nothing and again is set: the
-// caller cancels that booking and calls again.
-func (b *Book) reserve(a *account, id state.PodID, p *place.Pod, d place.Demand) (v place.Verdict, ok, again bool) {
-	if a.base == nil {
-		return v, false, false
-	}
-	if f := a.find(id.UID); f != nil {
-		return place.Verdict{Holdings: f.holdings()}, true, false
-	}
-	if at, on := b.assumedNode(id.UID); on && at != a.name {
-		return v, true, true
-	}
-	v = b.snap.Load().Node(a.name).Place(p, d)
-	if len(v.Holdings) == 0 {
-		return v, true, false
-	}
-	f := newAssumed(id, p)
-	f.demand, f.options = d, choices{known: [][]place.Holding{v.Holdings}}
-	if a.base.Rules.Arbiter == place.ByAgent {
-		f.decision = decisionOf(v.Holdings)
-	}
-	return v, true, !b.addAssumed(a, f)
-}
-
 // Assume records that a pod is bound to the node. If the pod is not booked yet, because another scheduler bound it or
 // this one did before a restart, Assume books it. If the node has no layout yet, the prediction is made when it has
 // one. Assume does nothing for a pod that the node accounts for, or that has ended there.

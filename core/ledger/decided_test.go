@@ -41,6 +41,24 @@ func TestDecidedPodsDoNotWaitForTheirTurn(t *testing.T) {
 	}
 }
 
+// Where the agent pins containers, the scheduler may choose the NUMA nodes, and pods that are reserved later do not
+// change that. A kubelet cannot be asked for a place.
+func TestPodsAreReservedOnNUMANodes(t *testing.T) {
+	for _, arbiter := range []place.Arbiter{place.ByAgent, place.ByKubelet} {
+		b, l := New(), layout(t)
+		l.Rules.Arbiter = arbiter
+		b.Report("n", l)
+		second := l.Machine.All() &^ 1
+		v, _ := b.ReserveOn("n", id(0), pod(4, 1), place.Demand{}, second)
+		b.Reserve("n", id(1), pod(4, 1), place.Demand{})
+		e, _ := b.Snapshot().Node("n").Entry(id(0).UID)
+		got := place.Exclusive(l.Machine, e.Holdings)
+		if !v.Fits() || (got == second) != (arbiter == place.ByAgent) {
+			t.Errorf("arbiter %s: the pod is on %b (%v), asked for %b", arbiter, got, v.Reasons, second)
+		}
+	}
+}
+
 // The kubelet chooses devices without regard to NUMA nodes if its managers are off.
 func TestDevicesUnderTheAgentAreUncertainUntilReported(t *testing.T) {
 	b := New()

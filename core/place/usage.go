@@ -142,6 +142,24 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 	return out
 }
 
+// On returns the usage in which all CPUs and memory outside the NUMA nodes of a mask are held, so that [Place] gives
+// only what is on them. Devices stay as they are.
+func (u *Usage) On(mask topo.Mask) *Usage {
+	var h Holding
+	for i, numa := range u.Machine.NUMAs() {
+		if mask&(1<<uint(i)) != 0 {
+			continue
+		}
+		h.CPUs = h.CPUs.Union(u.free.And(numa.CPUs))
+		for _, kind := range u.kinds {
+			if free := u.FreeMemory(i, kind); free > 0 {
+				h.Memory = append(h.Memory, Block{Kind: kind, NUMAs: 1 << uint(i), Bytes: free})
+			}
+		}
+	}
+	return u.Hold(h)
+}
+
 // MemoryGroup is a memory manager's own record of a NUMA node, for cases in which it does not follow from the holdings.
 type MemoryGroup struct {
 	NUMAs topo.Mask // the NUMA nodes of the latest block on this NUMA node

@@ -1,6 +1,9 @@
 package state
 
-import "github.com/tenon-numa/tenon/core/place"
+import (
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
+)
 
 // This file decides whether a pod fits on a node, for all callers: Filter, Reserve, the turn, the index, preemption,
 // explain and simulate.
@@ -31,6 +34,16 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 		return place.Verdict{Refusal: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
 	}
 	return first
+}
+
+// On returns the node with all CPUs and memory outside the NUMA nodes of a mask held, in all its states.
+func (n *Node) On(mask topo.Mask) *Node {
+	out := *n
+	out.Usage, out.Others = n.Usage.On(mask), nil
+	for _, other := range n.Others {
+		out.Others = append(out.Others, other.On(mask))
+	}
+	return &out
 }
 
 // Fits reports whether Place returns a verdict that fits, for a pod without a demand. It costs much less.

@@ -147,6 +147,35 @@ func TestClaimsGetDevicesBesideTheCPUsOfTheKubelet(t *testing.T) {
 	}
 }
 
+// Where the agent pins containers, CPUs follow the devices: the GPU on NUMA node 0 is taken, so the next pod gets CPUs,
+// memory and a GPU of NUMA node 1.
+func TestClaimsAndPinnedCPUsAreChosenTogether(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	machine, _, _ := strings.Cut(pinnedMachine, "device")
+	w := start(ctx, t, lab.Config{
+		Nodes:    []lab.Node{{Name: "own", Machine: "pinned", Pinned: true}},
+		Machines: fstest.MapFS{"pinned.txt": {Data: []byte(machine)}, "pinned.yaml": {Data: []byte(pinnedConfig)}},
+	}, scheduler.Tenon)
+	w.publish(ctx, t, "", map[string][]int64{"own": {0, 1, 1}})
+	for i, c := range []struct {
+		device string
+		numa   idset.NUMA
+	}{{"gpu-0", 0}, {"gpu-1", 1}, {"gpu-2", 1}} {
+		p := w.claiming(ctx, t, fmt.Sprint("together-", i), 1,
+			workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"}))
+		w.runs(ctx, t, p)
+		now, _ := w.await(ctx, t, p.Name, workload.Running)
+		if got := w.devices(ctx, t, p.Name); !slices.Equal(got, []string{c.device}) {
+			t.Errorf("pod %s has the devices %v, want %s", p.Name, got, c.device)
+		}
+		if got := w.numasOf(ctx, t, now); !slices.Equal(got, []idset.NUMA{c.numa}) {
+			t.Errorf("pod %s has its CPUs and memory on %v, want NUMA node %d", p.Name, got, c.numa)
+		}
+	}
+	w.pinnedAsBooked(ctx, t, 3)
+}
+
 // fates counts what became of pods with claims.
 type fates struct{ aligned, misaligned, refused, waiting int }
 

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,6 +11,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -79,7 +81,66 @@ func (w places) Predicted(cs fwk.CycleState, node string) steer.Near {
 	if !v.Fits() {
 		return steer.Near{Unknown: true}
 	}
-	return p.near(n, v.Holdings)
+	out := p.near(n, v.Holdings)
+	if decides(n, v.Holdings) {
+		out.Elsewhere = func() [][]int { return p.elsewhere(n, s, place.Exclusive(n.Machine, v.Holdings)) }
+	}
+	return out
+}
+
+// decides reports whether the scheduler decides where a pod is that would get these holdings on a node.
+func decides(n *state.Node, holdings []place.Holding) bool {
+	return n.Rules.Arbiter == place.ByAgent && !slices.ContainsFunc(holdings, func(h place.Holding) bool {
+		return len(h.Devices) > 0
+	})
+}
+
+// maxElsewhere bounds how many other places of a pod are tried on a node.
+const maxElsewhere = 16
+
+// elsewhere returns the other sets of as many NUMA nodes on which a pod can be as it would be.
+func (p *Plugin) elsewhere(n *state.Node, s *podState, at topo.Mask) (out [][]int) {
+	for _, mask := range masksOf(n.Machine.WithCPUs().Positions(), at.Len(), maxElsewhere) {
+		if mask == at {
+			continue
+		}
+		if v := n.On(mask).Place(s.pod, s.demand); v.Fits() && place.Exclusive(n.Machine, v.Holdings) == mask {
+			out = append(out, p.near(n, v.Holdings).NUMAs)
+		}
+	}
+	return out
+}
+
+// masksOf returns the masks of k of some positions, at most limit of them.
+func masksOf(positions []int, k, limit int) (out []topo.Mask) {
+	switch {
+	case k == 0:
+		return []topo.Mask{0}
+	case k > len(positions):
+		return nil
+	}
+	for i, at := range positions {
+		for _, rest := range masksOf(positions[i+1:], k-1, limit-len(out)) {
+			out = append(out, 1<<uint(at)|rest)
+		}
+		if len(out) >= limit {
+			return out[:limit]
+		}
+	}
+	return out
+}
+
+// onNUMAs returns the mask of the NUMA nodes of a node on which a pod's devices want it, or 0.
+func onNUMAs(m *topo.Machine, ids []int) topo.Mask {
+	numas := make([]idset.NUMA, len(ids))
+	for i, id := range ids {
+		numas[i] = idset.NUMA(id)
+	}
+	mask, err := m.MaskOf(numas...)
+	if err != nil { // its machine is another one now, and the node reports
+		return 0
+	}
+	return mask
 }
 
 // Reserved returns where a pod will be on the node that is being reserved for it.
@@ -119,13 +180,7 @@ func (w places) Allocated(pod *v1.Pod, node string, at steer.Near, near bool) {
 	if n == nil || n.Quality == state.Estimated {
 		return
 	}
-	ids := make([]idset.NUMA, len(at.NUMAs))
-	for i, id := range at.NUMAs {
-		ids[i] = idset.NUMA(id)
-	}
-	if mask, err := n.Machine.MaskOf(ids...); err == nil { // else its machine is another one now, and the node reports
-		p.Book.Keep(string(pod.UID), mask)
-	}
+	p.Book.Keep(string(pod.UID), onNUMAs(n.Machine, at.NUMAs))
 }
 
 // near returns where the CPUs and the memory of holdings are.

@@ -8,7 +8,9 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
 // Reserve books what the pod will hold. It computes the verdict again under the ledger's lock, because the node may
@@ -19,10 +21,14 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return nil
 	}
 	p.recordLeftOut(ctx, cs, pod, s)
-	if n := p.Book.Snapshot().Node(node); n != nil && !p.guard.Knows(n) {
-		return p.recordReserve(s, node, place.Verdict{}, barredStatus(guard.OnlyEstimated, n))
+	on := topo.Mask(0)
+	if n := p.Book.Snapshot().Node(node); n != nil {
+		if !p.guard.Knows(n) {
+			return p.recordReserve(s, node, place.Verdict{}, barredStatus(guard.OnlyEstimated, n))
+		}
+		on = onNUMAs(n.Machine, steer.Chosen(cs, node))
 	}
-	v, known := p.Book.Reserve(node, kube.ID(pod), s.pod, s.demand)
+	v, known := p.Book.ReserveOn(node, kube.ID(pod), s.pod, s.demand, on)
 	if !known || !v.Fits() {
 		p.retry(pod)
 	}

@@ -35,7 +35,9 @@ type cluster struct {
 	classes map[string]*resourcev1.DeviceClass
 	claims  map[string]*resourcev1.ResourceClaim
 	taken   sets.Set[structured.DeviceID]
-	pending map[types.UID]*resourcev1.AllocationResult
+	// consumed is what other claims have of devices that several claims share.
+	consumed structured.ConsumedCapacityCollection
+	pending  map[types.UID]*resourcev1.AllocationResult
 	// extended is the resource that a class serves.
 	extended map[v1.ResourceName]string
 	// reading, if not nil, is called whenever a plugin reads a class.
@@ -98,7 +100,7 @@ func (t tracker) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error
 func (t tracker) GatherAllocatedState() (*structured.AllocatedState, error) {
 	return &structured.AllocatedState{AllocatedDevices: t.taken,
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
-		AggregatedCapacity:       structured.NewConsumedCapacityCollection()}, nil
+		AggregatedCapacity:       t.consumed}, nil
 }
 
 func (t tracker) SignalClaimPendingAllocation(uid types.UID, c *resourcev1.ResourceClaim) error {
@@ -146,6 +148,7 @@ const (
 	extended   featuregate.Feature = "DRAExtendedResource"
 	admins     featuregate.Feature = "DRAAdminAccess"
 	lists      featuregate.Feature = "DRAPrioritizedList"
+	taints     featuregate.Feature = "DRADeviceTaints"
 )
 
 // handle is what the plugins need of kube-scheduler.
@@ -191,7 +194,7 @@ func newBench(t testing.TB) *bench {
 func (b *bench) clear() {
 	*b.cluster = cluster{classes: map[string]*resourcev1.DeviceClass{}, claims: map[string]*resourcev1.ResourceClaim{},
 		taken: sets.New[structured.DeviceID](), pending: map[types.UID]*resourcev1.AllocationResult{},
-		extended: map[v1.ResourceName]string{}}
+		extended: map[v1.ResourceName]string{}, consumed: structured.NewConsumedCapacityCollection()}
 	b.moved = nil
 }
 

@@ -35,6 +35,20 @@ type choice struct {
 	attempt *attempt // nil: the allocation of the wrapped plugin counts
 	apart   bool     // the devices would lie elsewhere than the pod
 	near    []int    // the NUMA nodes where Filter expected the pod
+	moved   bool     // the pod has to be asked to be there
+}
+
+// Chosen returns the NUMA nodes of a node on which a pod has to be, because its devices are there; nil if it may be
+// anywhere. It is valid after Filter.
+func Chosen(cs fwk.CycleState, node string) []int {
+	c := read(cs)
+	if c == nil {
+		return nil
+	}
+	if x, _ := c.choice(node); x.moved {
+		return x.near
+	}
+	return nil
 }
 
 func newCycle(s seen) *cycle { return &cycle{seen: s, chosen: map[string]choice{}} }

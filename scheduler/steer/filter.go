@@ -74,8 +74,8 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	return p.filterNear(ctx, cs, pod, info, c, near)
 }
 
-// filterNear is Filter for a node with located devices. Where no devices are near the pod, the wrapped plugin looks for
-// others.
+// filterNear is Filter for a node with located devices. Where no devices are near the pod, it looks for another place
+// for the pod, and then the wrapped plugin looks for other devices.
 func (p *Plugin) filterNear(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -85,42 +85,88 @@ func (p *Plugin) filterNear(
 	near Near,
 ) *fwk.Status {
 	name := info.Node().Name
-	must := near.Must && len(near.NUMAs) > 0
-	_, apart := c.nodes[name].apart(c.held, near.NUMAs)
-	apart = apart && len(near.NUMAs) > 0
-	var fault *fwk.Status
-	if c.open && !(apart && must) {
-		var a *attempt
-		var tried bool
-		if a, tried, fault = p.allocateNear(ctx, cs, pod, info, c, near); a != nil {
-			c.choose(name, choice{a, apart, near.NUMAs})
-			if a.takesAmounts(ctx, name) {
-				// kube-scheduler reads the amounts before Reserve, where only the wrapped plugin can store them.
-				return p.DynamicResources.Filter(ctx, cs, pod, info)
+	found, fault := p.beside(ctx, cs, pod, info, c, near)
+	if found.apart && near.Elsewhere != nil {
+		found = p.elsewhere(ctx, cs, pod, info, c, near, found)
+		if near.Elsewhere = nil; !found.moved {
+			if status := c.unmet(c.nodes[name], near); !status.IsSuccess() {
+				return status
 			}
-			return nil
 		}
-		apart = apart || tried
+	}
+	if a := found.attempt; a != nil {
+		c.choose(name, found)
+		if a.takesAmounts(ctx, name) {
+			// kube-scheduler reads the amounts before Reserve, where only the wrapped plugin can store them.
+			return p.DynamicResources.Filter(ctx, cs, pod, info)
+		}
+		return nil
 	}
 	if status := p.DynamicResources.Filter(ctx, cs, pod, info); !status.IsSuccess() {
 		return status
 	}
-	var a *attempt
+	must := near.Must && len(near.NUMAs) > 0
 	demands := len(c.drivers) > 0 && len(near.NUMAs) > 0
 	switch {
-	case apart && must:
+	case found.apart && must:
 		return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
 	case fault != nil && (must || demands): // Reserve would refuse far devices, in each attempt anew
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
-	case c.open && apart && demands:
-		if a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.demanded(c.nodes[name], near.NUMAs)); a == nil {
+	case c.open && found.apart && demands:
+		a, _, _ := p.trial.run(ctx, cs, pod, info, &c.seen, c.demanded(c.nodes[name], near.NUMAs))
+		if found.attempt = a; a == nil {
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
 		}
-	case c.open && apart && len(near.NUMAs) > 0:
-		a, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.ordered(c.nodes[name], near.NUMAs))
+	case c.open && found.apart && len(near.NUMAs) > 0:
+		found.attempt, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, c.ordered(c.nodes[name], near.NUMAs))
 	}
-	c.choose(name, choice{a, apart, near.NUMAs})
+	c.choose(name, found)
 	return nil
+}
+
+// beside looks for devices beside a pod. The result is apart if there are none, or if devices that the pod holds
+// already are elsewhere. fault is not nil if it could not find out.
+func (p *Plugin) beside(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near Near,
+) (found choice, fault *fwk.Status) {
+	found.near = near.NUMAs
+	_, found.apart = c.nodes[info.Node().Name].apart(c.held, near.NUMAs)
+	found.apart = found.apart && len(near.NUMAs) > 0
+	if !c.open || found.apart && near.Must {
+		return found, nil
+	}
+	a, tried, fault := p.allocateNear(ctx, cs, pod, info, c, near)
+	found.attempt, found.apart = a, found.apart || a == nil && tried
+	return found, fault
+}
+
+// elsewhere looks for another place for a pod that has devices beside it. It returns found if there is none.
+func (p *Plugin) elsewhere(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near Near,
+	found choice,
+) choice {
+	for _, numas := range near.Elsewhere() {
+		other := Near{NUMAs: numas, Must: true}
+		if !c.unmet(c.nodes[info.Node().Name], other).IsSuccess() {
+			continue
+		}
+		// Without an attempt, every choice is near, or there is nothing to choose.
+		if x, fault := p.beside(ctx, cs, pod, info, c, other); fault == nil && !x.apart {
+			x.moved = true
+			return x
+		}
+	}
+	return found
 }
 
 // asDemanded ends the reason of a node that only the pod's demand excludes.
@@ -139,7 +185,7 @@ func (c *cycle) unmet(n *ofNode, near Near) *fwk.Status {
 		}
 	}
 	for _, id := range c.held {
-		if slices.Contains(c.drivers, id.Driver) && !touches(n.where[id], near.NUMAs) {
+		if near.Elsewhere == nil && slices.Contains(c.drivers, id.Driver) && !touches(n.where[id], near.NUMAs) {
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
 		}
 	}

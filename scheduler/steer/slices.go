@@ -301,11 +301,16 @@ func (r *rest) siblings(p ownPool, node string) (out []*resourcev1.ResourceSlice
 }
 
 // maxTargets bounds how many sets of NUMA nodes are tried. It is enough for all sets of six, and for all pairs of ten.
-const maxTargets = 62
+// maxSets bounds how many are looked at for that, where the pod holds devices already.
+const (
+	maxTargets = 62
+	maxSets    = 4096
+)
 
 // targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, sets of
-// the NUMA nodes that have free devices, the smaller ones first. Among equally large ones, sets with fewer free devices
-// come first, so that large claims find room elsewhere. It returns none if every choice is as near.
+// the NUMA nodes that have free devices or devices that the pod holds already, the smaller ones first. The devices that
+// it holds are in each set. Among equally large ones, sets with fewer free devices come first, so that large claims
+// find room elsewhere. It returns none if every choice is as near.
 func (c *cycle) targets(n *ofNode, near []int) (out [][]int) {
 	free, far := c.free(n, near)
 	if !far {
@@ -317,13 +322,17 @@ func (c *cycle) targets(n *ofNode, near []int) (out [][]int) {
 	all := slices.SortedFunc(maps.Keys(free), func(a, b int) int {
 		return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b))
 	})
-	all = all[:min(len(all), maxTargets)]
+	all = all[:min(len(all), maxTargets)] // a bit of set for each
+	looked := 0
 	for size := 1; size < len(all); size++ {
 		for set := uint64(1)<<size - 1; set>>len(all) == 0; set = following(set) {
-			if len(out) == maxTargets {
+			target := members(all, set)
+			if _, apart := n.apart(c.held, target); !apart {
+				out = append(out, target)
+			}
+			if looked++; looked == maxSets || len(out) == maxTargets {
 				return out
 			}
-			out = append(out, members(all, set))
 		}
 	}
 	return out
@@ -344,8 +353,9 @@ func members(all []int, set uint64) (out []int) {
 	return out
 }
 
-// free counts the devices of each NUMA node that no claim holds alone. far is true if some are not near the pod, or are
-// devices of demanded drivers whose NUMA node is not known, or, if the pod is nowhere, on several NUMA nodes.
+// free counts the devices of each NUMA node that no claim holds alone; NUMA nodes of devices that the pod holds are
+// there with 0. far is true if some are not near the pod, or are devices of demanded drivers whose NUMA node is not
+// known, or, if the pod is nowhere, on several NUMA nodes.
 func (c *cycle) free(n *ofNode, near []int) (free map[int]int, far bool) {
 	free = map[int]int{}
 	allocated := c.seen.allocated()
@@ -363,6 +373,11 @@ func (c *cycle) free(n *ofNode, near []int) (free map[int]int, far bool) {
 			for _, numa := range on {
 				free[numa]++
 			}
+		}
+	}
+	for _, id := range c.held {
+		for _, numa := range n.where[id] {
+			free[numa] += 0
 		}
 	}
 	return free, far || len(near) == 0 && len(free) > 1

@@ -40,6 +40,9 @@ type Near struct {
 	Must bool
 	// Unknown is true if nothing can be said about the pod on this node, or if the profile ignores where devices are.
 	Unknown bool
+	// Elsewhere, if not nil, returns where else the pod can be on the node, because its scheduler decides it: sets of
+	// NUMA nodes, the best ones first. The plugin that reserves CPUs has to ask [Chosen] then.
+	Elsewhere func() [][]int
 }
 
 // Places knows where the pods of a profile are and will be.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/scheduler/steer"
@@ -142,6 +143,44 @@ func TestAPodDemandsDevicesOfADriver(t *testing.T) {
 	b.near.NUMAs = nil // the pod is nowhere
 	if got := b.schedule(t.Context(), t, near("driver:gpu.example.com", 3, 1)); len(got.devices) != 4 {
 		t.Errorf("the pod got %v (%s), want four devices", got.devices, got.why)
+	}
+}
+
+// Where the scheduler decides which CPUs a pod gets, it may be where its devices are.
+func TestCPUsAndDevicesAreChosenTogether(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1, 2)
+	b.taken.Insert(idOf("gpu-0"))
+	pod := podNamed("together")
+	b.claim(pod, counted(1))
+	for name, c := range map[string]struct {
+		can  [][]int
+		want string
+	}{
+		"one place":         {[][]int{{1}}, "1"},
+		"the better of two": {[][]int{{2}, {1}}, "2"},
+		"only the second":   {[][]int{{3}, {1}}, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.near = steer.Near{NUMAs: []int{0}, Must: true, Elsewhere: func() [][]int { return c.can }}
+			numa := int(c.want[0] - '0')
+			b.moved = &steer.Near{NUMAs: []int{numa}, Must: true}
+			cs := framework.NewCycleState()
+			got := b.scheduleIn(t.Context(), t, cs, pod)
+			if !slices.Equal(got.devices, gpuNames(c.want)) || !slices.Equal(steer.Chosen(cs, "node"), []int{numa}) {
+				t.Errorf("the pod got %v (%s) and is to be on %v, want gpu-%s", got.devices, got.why,
+					steer.Chosen(cs, "node"), c.want)
+			}
+			b.pending = map[types.UID]*resourcev1.AllocationResult{}
+		})
+	}
+	// Where devices are near at once, the pod stays.
+	b.taken.Delete(idOf("gpu-0"))
+	b.moved = nil
+	cs := framework.NewCycleState()
+	got := b.scheduleIn(t.Context(), t, cs, pod)
+	if !slices.Equal(got.devices, gpuNames("0")) || steer.Chosen(cs, "node") != nil {
+		t.Errorf("the pod got %v (%s) and is to be on %v", got.devices, got.why, steer.Chosen(cs, "node"))
 	}
 }
 
