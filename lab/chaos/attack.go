@@ -101,9 +101,10 @@ func (r *run) lie(ctx context.Context) error {
 // lieAgain writes a false layout that lists the present pods, and has users change these pods. It runs at the end of
 // a round in which the ledger agrees with the managers. Pods may still end or start, so the ledger may differ for a
 // moment. It must agree again, and keep agreeing: the false layout is never corrected, so its effects on other nodes
-// would persist.
+// would persist. While schedulers are blind, lieAgain does nothing: a scheduler that may not bind books pods and
+// releases them, again and again.
 func (r *run) lieAgain(ctx context.Context) error {
-	if r.attackers.lies == 0 {
+	if r.attackers.lies == 0 || r.blind() {
 		return nil
 	}
 	if _, err := r.writeLayout(ctx, r.falseLayout(liar, nodes[0].Name, policies[0])); err != nil {

@@ -237,7 +237,13 @@ func (r *run) differences(node string, lives []life) (out []string) {
 		delete(books, uid)
 	}
 	for _, e := range books {
-		out = append(out, fmt.Sprintf("pod %s is in the book, and has ended", e.Pod))
+		at := slices.IndexFunc(lives, func(l life) bool { return string(l.pod.UID) == e.Pod.UID })
+		switch {
+		case at >= 0 && !lives[at].over() && lives[at].pod.Spec.NodeName == "":
+			out = append(out, fmt.Sprintf("pod %s is in the book, and not bound", e.Pod))
+		default:
+			out = append(out, fmt.Sprintf("pod %s is in the book, and has ended", e.Pod))
+		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
