@@ -81,7 +81,7 @@ func TestPodsAreResized(t *testing.T) {
 	w.runs(ctx, t, workload.Pod("first", workload.Burstable("c", workload.Amounts{"cpu": "100m"}, nil)))
 	w.runs(ctx, t, cores("beside-again", 14), cores("other-again", 24))
 	w.seen.check(t)
-	if after := w.held(ctx, t); !reflect.DeepEqual(after["exclusive"], before["exclusive"]) {
+	if after := w.held(ctx, t, "exclusive"); !reflect.DeepEqual(after["exclusive"], before["exclusive"]) {
 		t.Errorf("the pod holds %v, and held %v before its resize was refused", after["exclusive"], before["exclusive"])
 	}
 	pods, _ := w.pods.Pods()
@@ -100,7 +100,7 @@ func TestPodsWithExclusiveCPUsAreResized(t *testing.T) {
 		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(config)}}},
 		scheduler.Tenon)
 	w.runs(ctx, t, cores("grows", 16), cores("shrinks", 8))
-	before := w.held(ctx, t)
+	before := w.held(ctx, t, "grows", "shrinks")
 	carriedOut := true
 	for name, cpus := range map[string]int64{"grows": 20, "shrinks": 6} {
 		w.resizes(ctx, t, name, fmt.Sprint(cpus), func(p *v1.Pod) bool {
@@ -115,7 +115,7 @@ func TestPodsWithExclusiveCPUsAreResized(t *testing.T) {
 	// One NUMA node has 6 left. Had the resizes counted, it would have 4, and one of these would wait.
 	w.runs(ctx, t, cores("beside", 6), cores("other", 26))
 	w.seen.check(t)
-	if after := w.held(ctx, t); !reflect.DeepEqual(after["grows"], before["grows"]) ||
+	if after := w.held(ctx, t, "grows", "shrinks"); !reflect.DeepEqual(after["grows"], before["grows"]) ||
 		!reflect.DeepEqual(after["shrinks"], before["shrinks"]) {
 		t.Errorf("pods hold %v, and held %v before they were resized", after, before)
 	}
@@ -160,8 +160,8 @@ func (w *world) resizes(ctx context.Context, t *testing.T, name, cpu string, don
 	}
 }
 
-// held returns the holdings of pods in the node's layout, by name.
-func (w *world) held(ctx context.Context, t *testing.T) map[string][]string {
+// held returns the holdings of pods in the node's layout, by name, once it has the named ones.
+func (w *world) held(ctx context.Context, t *testing.T, names ...string) map[string][]string {
 	t.Helper()
 	nodes, err := layouts.New(w.RESTConfig())
 	if err != nil {
@@ -183,7 +183,8 @@ func (w *world) held(ctx context.Context, t *testing.T) map[string][]string {
 				out[e.Pod.Name] = append(out[e.Pod.Name], fmt.Sprintf("%s %s %v", h.Container, h.CPUs, h.Memory))
 			}
 		}
-		return len(out) > 0, nil
+		missing := slices.ContainsFunc(names, func(name string) bool { return out[name] == nil })
+		return len(out) > 0 && !missing, nil
 	})
 	if err != nil {
 		t.Fatalf("the layout says nothing: %v", err)

@@ -33,7 +33,7 @@ func TestPodsGetResourcesAsAWhole(t *testing.T) {
 				Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(config)}}},
 				scheduler.Tenon)
 			w.runs(ctx, t, whole("first"))
-			if got := w.held(ctx, t)["first"]; fmt.Sprint(got) != fmt.Sprint(held) {
+			if got := w.held(ctx, t, "first")["first"]; fmt.Sprint(got) != fmt.Sprint(held) {
 				t.Errorf("the pod holds %q, want %q", got, held)
 			}
 			// Each NUMA node has 30 CPUs. Together they fill the node, but for what containers share under scope container.
