@@ -163,7 +163,7 @@ func asksForDevices(p *v1.Pod) bool {
 	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range all {
 			for name := range all[i].Resources.Limits {
-				if strings.Contains(string(name), "/") {
+				if extended(name) {
 					return true
 				}
 			}

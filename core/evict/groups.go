@@ -34,20 +34,9 @@ func Groups(m *topo.Machine, on []topo.Mask, width int) (out [][]int) {
 func masks(all topo.Mask, width int) (out []topo.Mask) {
 	const large = 10 // on machines with more NUMA nodes, pairs and larger sets are left out
 	for w := 1; w <= width && (w == 1 || all.Len() <= large); w++ {
-		out = combine(out, 0, all.Positions(), w)
+		out = append(out, all.Choose(w, maxGroups)...)
 	}
 	return out[:min(len(out), maxGroups)]
-}
-
-// combine appends, for every choice of w positions in from, the mask with these positions added.
-func combine(out []topo.Mask, mask topo.Mask, from []int, w int) []topo.Mask {
-	if w == 0 {
-		return append(out, mask)
-	}
-	for i, at := range from {
-		out = combine(out, mask|1<<uint(at), from[i+1:], w-1)
-	}
-	return out
 }
 
 // Size returns the part of a machine that some holdings take, for Victim.Size: millionths of each resource, added up.

@@ -147,7 +147,7 @@ func (u *Usage) Hold(hs ...Holding) *Usage {
 func (u *Usage) On(mask topo.Mask) *Usage {
 	var h Holding
 	for i, numa := range u.Machine.NUMAs() {
-		if mask&(1<<uint(i)) != 0 {
+		if mask.Has(i) {
 			continue
 		}
 		h.CPUs = h.CPUs.Union(u.free.And(numa.CPUs))

@@ -62,6 +62,28 @@ func (m Mask) First() int { return bits.TrailingZeros64(uint64(m)) }
 // Positions returns the positions in ascending order.
 func (m Mask) Positions() []int { return m.AppendPositions(nil) }
 
+// Choose returns the masks of n NUMA nodes of m, at most limit of them, those with low positions first.
+func (m Mask) Choose(n, limit int) []Mask { return choose(m.Positions(), n, limit) }
+
+// choose is Choose for positions in ascending order.
+func choose(positions []int, n, limit int) (out []Mask) {
+	switch {
+	case n == 0:
+		return []Mask{0}
+	case n > len(positions):
+		return nil
+	}
+	for i, at := range positions {
+		for _, rest := range choose(positions[i+1:], n-1, limit-len(out)) {
+			out = append(out, 1<<uint(at)|rest)
+		}
+		if len(out) >= limit {
+			return out[:limit]
+		}
+	}
+	return out
+}
+
 // String names the positions, for example "positions 0,2". For ids, which only the machine has, see [Machine.IDs].
 func (m Mask) String() string {
 	switch m.Len() {

@@ -170,12 +170,7 @@ func (d *demo) countClaims(ctx context.Context, r *document.DemoClaimsRound, p *
 		r.Aligned++
 		return nil
 	}
-	name := ""
-	for _, s := range p.Status.ResourceClaimStatuses {
-		if s.ResourceClaimName != nil {
-			name = *s.ResourceClaimName
-		}
-	}
+	name := claims.NamedBy(p)[0].Claim // its only one
 	claim, err := d.client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read claim of pod %s: %w", p.Name, err)

@@ -27,9 +27,7 @@ func meanClaims(x *document.DemoClaims, scheduler string) (m claimMeans) {
 		m.waiting += float64(r.Waiting)
 		m.refusals += float64(r.Refusals)
 	}
-	for _, v := range []*float64{&m.aligned, &m.apart, &m.waiting, &m.refusals} {
-		*v /= float64(max(1, m.rounds))
-	}
+	average(m.rounds, &m.aligned, &m.apart, &m.waiting, &m.refusals)
 	return m
 }
 
@@ -39,9 +37,7 @@ func claimsText(x *document.DemoClaims) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "dra. GPUs from claims: %d pods at once on %d nodes, policy single-numa-node. Means of %s.\n\n",
 		t.asked, x.Nodes, seeds(t.rounds))
-	of := func(label string, value func(claimMeans) float64) row {
-		return row{label, each(func(name string) string { return tenth(value(meanClaims(x, name))) })}
-	}
+	of := rowOf(func(scheduler string) claimMeans { return meanClaims(x, scheduler) })
 	b.WriteString(table(schedulerNames(), []row{
 		of("pods running", func(m claimMeans) float64 { return m.aligned + m.apart }),
 		of("  all devices beside their CPUs (six have none)", func(m claimMeans) float64 { return m.aligned }),

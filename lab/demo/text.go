@@ -312,10 +312,22 @@ func mean(b *document.DemoBusy, scheduler string) (m means) {
 		m.predicted += r.Predicted
 		m.wrong += r.Wrong
 	}
-	for _, x := range []*float64{&m.running, &m.refusals, &m.gaveUp, &m.pending, &m.last, &m.gpus, &m.functions} {
-		*x /= float64(max(1, m.rounds))
-	}
+	average(m.rounds, &m.running, &m.refusals, &m.gaveUp, &m.pending, &m.last, &m.gpus, &m.functions)
 	return m
+}
+
+// average makes means of sums over rounds.
+func average(rounds int, sums ...*float64) {
+	for _, x := range sums {
+		*x /= float64(max(1, rounds))
+	}
+}
+
+// rowOf returns a function that makes a row of means: a label, and a value of the means of each contender.
+func rowOf[M any](mean func(scheduler string) M) func(label string, value func(M) float64) row {
+	return func(label string, value func(M) float64) row {
+		return row{label, each(func(name string) string { return tenth(value(mean(name))) })}
+	}
 }
 
 func tenth(x float64) string { return fmt.Sprintf("%.1f", x) }
@@ -333,9 +345,7 @@ func busy(x *document.DemoBusy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "b. A busy cluster: %d pods at once on %d nodes, the same pods in the same order. Means of %s.\n\n",
 		t.asked, x.Nodes, seeds(t.rounds))
-	of := func(label string, value func(means) float64) row {
-		return row{label, each(func(name string) string { return tenth(value(mean(x, name))) })}
-	}
+	of := rowOf(func(scheduler string) means { return mean(x, scheduler) })
 	b.WriteString(table(schedulerNames(), []row{
 		of("pods running", func(m means) float64 { return m.running }),
 		of("refusals by kubelets", func(m means) float64 { return m.refusals }),

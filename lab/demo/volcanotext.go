@@ -33,9 +33,7 @@ func meanGangs(x *document.DemoVolcano, plugin string) (m gangMeans) {
 		m.confirmed += r.Confirmed
 		m.wrong += r.Wrong
 	}
-	for _, v := range []*float64{&m.whole, &m.inWhole, &m.waiting, &m.partial, &m.gaveUp, &m.refusals, &m.strandedGPUs} {
-		*v /= float64(max(1, m.rounds))
-	}
+	average(m.rounds, &m.whole, &m.inWhole, &m.waiting, &m.partial, &m.gaveUp, &m.refusals, &m.strandedGPUs)
 	return m
 }
 

@@ -98,33 +98,15 @@ func decides(n *state.Node, holdings []place.Holding) bool {
 // maxElsewhere bounds how many other places of a pod are tried on a node.
 const maxElsewhere = 16
 
-// elsewhere returns the other sets of as many NUMA nodes on which a pod can be as it would be.
+// elsewhere returns where else a pod can be that would be on the NUMA nodes of a mask: other sets of equally many NUMA
+// nodes.
 func (p *Plugin) elsewhere(n *state.Node, s *podState, at topo.Mask) (out [][]int) {
-	for _, mask := range masksOf(n.Machine.WithCPUs().Positions(), at.Len(), maxElsewhere) {
+	for _, mask := range n.Machine.WithCPUs().Choose(at.Len(), maxElsewhere) {
 		if mask == at {
 			continue
 		}
 		if v := n.On(mask).Place(s.pod, s.demand); v.Fits() && place.Exclusive(n.Machine, v.Holdings) == mask {
 			out = append(out, p.near(n, v.Holdings).NUMAs)
-		}
-	}
-	return out
-}
-
-// masksOf returns the masks of k of some positions, at most limit of them.
-func masksOf(positions []int, k, limit int) (out []topo.Mask) {
-	switch {
-	case k == 0:
-		return []topo.Mask{0}
-	case k > len(positions):
-		return nil
-	}
-	for i, at := range positions {
-		for _, rest := range masksOf(positions[i+1:], k-1, limit-len(out)) {
-			out = append(out, 1<<uint(at)|rest)
-		}
-		if len(out) >= limit {
-			return out[:limit]
 		}
 	}
 	return out

@@ -29,7 +29,8 @@ type device struct {
 	whole              bool
 	// tainted: only requests that tolerate its taint get it.
 	tainted bool
-	// capacity is what a device has for several requests, and left what is not consumed; 0 for other devices.
+	// capacity is how much a device has that several requests can share, and left is how much of it is free. Both are 0
+	// for a device that only one request can have.
 	capacity, left int64
 }
 

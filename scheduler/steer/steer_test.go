@@ -198,6 +198,9 @@ func TestOtherPodsComeFirst(t *testing.T) {
 	}
 	b.moved = nil
 	b.gets(t, pod, "1")
+	if !slices.Equal(b.kept, []int{1}) {
+		t.Errorf("the pod has to stay on NUMA nodes %v, want 1, where its device is", b.kept)
+	}
 }
 
 // A device without NUMA node neither helps nor hinders; a pod about which nothing is known gets what kube-scheduler's
