@@ -125,7 +125,7 @@ func (f *Facts) never(sel selection) Summary {
 	}
 	text += ")"
 	if fits > 0 {
-		text += "; " + place.Quantity(r.Resource, fits) + " would fit on the empty node"
+		text += "; " + place.Quantity(r.Resource, fits) + " would fit on the empty node" + f.without(f.Nodes[best])
 	}
 	return Summary{Never, text + f.doubts(sel.at, false), r.Remedy()}
 }

@@ -47,6 +47,8 @@ type Node struct {
 	Name string
 	// Reasons are the reasons of a whatif.Judgement; the pod fits if there are none.
 	Reasons []place.Reason
+	// Unjudged are requirements of the pod that were not judged on this node.
+	Unjudged []string
 	// Estimated: only amounts are known. Inexact: predictions for the node may be wrong.
 	Estimated, Inexact bool
 }
@@ -189,7 +191,7 @@ func (f *Facts) ofNodes() Summary {
 	switch {
 	case len(fit) > 0:
 		return Summary{Kind: Fits, Text: fmt.Sprintf("Fits now on %d of %s", len(fit), nodes(len(f.Nodes))) +
-			f.doubts(fit, true) + f.without()}
+			f.doubts(fit, true) + f.without(Node{})}
 	case len(later) > 0:
 		return f.notNow(later, sel)
 	}
@@ -230,7 +232,7 @@ func (f *Facts) notNow(later []int, sel selection) Summary {
 		text = "Not now " + f.where(sel) + ": "
 	}
 	return Summary{NotNow, text + fmt.Sprintf("%s (node %s)", words(r), best.Node) + end +
-		f.doubts([]int{at}, true) + f.without(), r.Remedy()}
+		f.doubts([]int{at}, true) + f.without(f.Nodes[at]), r.Remedy()}
 }
 
 // ends names the pods to wait for, by name only in the pod's own namespace.
@@ -260,15 +262,16 @@ func (f *Facts) ends(s whatif.Soonest) string {
 	return "these pods end: " + list
 }
 
-// without names what the sentence leaves out of account; "" if that is nothing.
-func (f *Facts) without() string {
-	switch n := len(f.Unjudged); n {
+// without names what a sentence about a node leaves out of account; "" if that is nothing.
+func (f *Facts) without(about Node) string {
+	all := slices.Concat(f.Unjudged, about.Unjudged)
+	switch n := len(all); n {
 	case 0:
 		return ""
 	case 1:
-		return ", without regard to " + f.Unjudged[0]
+		return ", without regard to " + all[0]
 	default:
-		return fmt.Sprintf(", without regard to %s and %d more %s", f.Unjudged[0], n-1,
+		return fmt.Sprintf(", without regard to %s and %d more %s", all[0], n-1,
 			plural(n-1, "requirement", "requirements"))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -154,6 +155,11 @@ type facts struct {
 	counts  map[string]int // the nodes of each reason in the list
 	answers []answer
 	pods    map[string][]fwk.PodInfo // the pods of at most maxNear nodes, by node
+	// order are the profile's Filter plugins, and skips are those that skipped the pod; nil if that is not known. later
+	// has the results of unasked.
+	order []string
+	skips sets.Set[string]
+	later map[string][]string
 
 	never map[*place.Usage][]place.Reason // by the node without pods, at most maxKinds
 	out   summary.Facts
@@ -230,7 +236,10 @@ func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
 	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, hidden: map[*place.Usage]int{},
 		pods: map[string][]fwk.PodInfo{}, affinity: kube.RequiredAffinity(pod),
 		plain: pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0,
-		out:   summary.Facts{Namespace: pod.Namespace}}
+		out:   summary.Facts{Namespace: pod.Namespace}, later: map[string][]string{}}
+	if cs := p.cycleOf(string(pod.UID)); cs != nil {
+		f.order, f.skips = p.filters(), cs.GetSkipFilterPlugins()
+	}
 	if c := p.last.Load(); c != nil && c.state.uid == string(pod.UID) {
 		f.s = c.state
 	} else {
@@ -268,7 +277,8 @@ func (f *facts) judge(at int) {
 	}
 	f.at = append(f.at, at)
 	f.out.Nodes = append(f.out.Nodes, summary.Node{Name: a.node.Name, Reasons: reasons,
-		Estimated: n != nil && n.Quality == state.Estimated, Inexact: n != nil && len(n.Inexact) > 0})
+		Unjudged: f.unasked(a.status.Plugin()), Estimated: n != nil && n.Quality == state.Estimated,
+		Inexact: n != nil && len(n.Inexact) > 0})
 }
 
 // lasting returns the reasons why the pod would not go to the node even if it were empty, and what plain amounts it

@@ -51,6 +51,8 @@ type Plugin struct {
 	nodes candidates.Latest
 	// last is the state of the latest cycle; see current.
 	last atomic.Pointer[current]
+	// skipped is the latest cycle of a pod that PreFilter skipped.
+	skipped atomic.Pointer[plainCycle]
 	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
 	candidates *candidates.Selector
 	// preemption is nil where the profile preempts without this plugin, or not at all.

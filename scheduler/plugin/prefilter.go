@@ -38,6 +38,7 @@ func (p *Plugin) PreFilter(
 		return nil, status
 	}
 	if s.pod.Plain() {
+		p.skipped.Store(&plainCycle{s.uid, cs})
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	if p.turns.Unknown(s.uid) {
