@@ -13,7 +13,8 @@ import (
 // Every account has its own lock, and everything for a node is computed under it, so work for one node does not delay
 // another. The book's own lock guards what is shared: the accounts, the node of each assumed pod, the nodes that
 // account for each pod, and the latest snapshot. It is held for a few operations on maps only. A goroutine that holds
-// an account's lock may take the book's lock, but not the other way round. No goroutine holds two accounts' locks.
+// an account's lock may take the book's lock, but not the other way round. Only Turns holds the locks of several
+// accounts: it takes them in the order of the nodes' names, and nothing else that holds one waits for another.
 
 // newAccount returns the account of a node without any information.
 func newAccount(node string, l limits) *account {

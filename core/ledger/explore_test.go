@@ -194,8 +194,10 @@ func (m *model) protocol(b []byte) []byte {
 
 // beliefs appends the information in the book. States that are equal in this and in protocol have the same
 // successors.
-func (m *model) beliefs(b []byte) []byte {
-	a := m.book.nodes["n"]
+func (m *model) beliefs(b []byte) []byte { return beliefsOf(b, m.book.nodes["n"]) }
+
+// beliefsOf appends the information in an account, which may be nil.
+func beliefsOf(b []byte, a *account) []byte {
 	if a == nil {
 		return append(b, '-') // nothing is known of the node
 	}

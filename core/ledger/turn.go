@@ -15,6 +15,8 @@ type Wait struct {
 	Why state.WaitReason
 	// Changed is closed when the answer may have changed.
 	Changed <-chan struct{}
+	// Node is the name of the node where the pod waits.
+	Node string
 }
 
 // Turn decides whether a reserved pod may be bound now; created is its creation time in seconds of the API server's
@@ -31,25 +33,15 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	var passed []*assumedPod
 	if f.turned == 0 {
 		f.created, f.asked = created, true
-		if why := a.blocked(f); why != "" {
-			return v, &Wait{why, a.nextChange()}, nil
-		}
-		n := a.withoutWaiting()
-		if f.decision != nil {
-			v = f.placeDecided(n)
-		} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) || f.mayKeepLater(n) {
-			return place.Verdict{}, &Wait{state.WaitReport, a.nextChange()}, nil
+		v, why := a.ask(f)
+		if why != "" {
+			return place.Verdict{}, &Wait{why, a.nextChange(), a.name}, nil
 		}
 		if !v.Fits() {
 			b.cancel(a, uid)
 			return v, nil, nil
 		}
-		if f.decision == nil {
-			passed = a.ahead(f)
-		}
-		f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
-		a.sort()
-		b.renew(a)
+		passed = b.take(a, f)
 	}
 	v = granted(b.snap.Load().Node(a.name), f)
 	if !v.Fits() {
@@ -60,6 +52,31 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		g.passes++
 	}
 	return v, nil, nil
+}
+
+// ask returns what a waiting pod has to wait for, or the verdict on it.
+func (a *account) ask(f *assumedPod) (v place.Verdict, why state.WaitReason) {
+	if why := a.blocked(f); why != "" {
+		return v, why
+	}
+	n := a.withoutWaiting()
+	if f.decision != nil {
+		v = f.placeDecided(n)
+	} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) || f.mayKeepLater(n) {
+		return place.Verdict{}, state.WaitReport
+	}
+	return v, ""
+}
+
+// take gives a pod its turn. It returns the pods that it passes.
+func (b *Book) take(a *account, f *assumedPod) (passed []*assumedPod) {
+	if f.decision == nil {
+		passed = a.ahead(f)
+	}
+	f.turned, f.uncertain = a.moment(), f.uncertain || a.drawsAlone(f)
+	a.sort()
+	b.renew(a)
+	return passed
 }
 
 // Ahead returns the assumed pods that come before a pod on its node, in order. It returns nil if the pod is not
