@@ -162,13 +162,14 @@ var floors = []floor{
 	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
+	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
 		append(words(`k8s.io/component-helpers`), inCluster...)},
 	{
 		"scheduler/plugin",
 		nil,
 		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
-			scheduler/fwk scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/steer scheduler/waiting`),
+			scheduler/fwk scheduler/gangs scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/steer scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

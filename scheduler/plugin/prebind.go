@@ -14,6 +14,9 @@ import (
 // it takes the turn. It returns nil for a pod that has to wait. For such a pod, kube-scheduler first writes
 // status.nominatedNodeName, which costs a request and a watch event. Any other status ends the attempt.
 func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if p.gangs.Has(string(pod.UID)) {
+		return nil // the pod waits for the others
+	}
 	s, ok := read(cs)
 	if !ok || !p.Book.Booked(node, string(pod.UID)) {
 		return fwk.NewStatus(fwk.Skip)
@@ -36,11 +39,14 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 }
 
 // PreBind waits for the pod's turn on its node, so that the node admits pods in the order of their predictions. If a
-// pod no longer fits when its turn comes, it is scheduled again.
+// pod no longer fits when its turn comes, it is scheduled again. The pods of a gang wait for each other.
 //
 // PreBind then returns an error, as kube-scheduler's own plugins do. A status of unschedulable would make the pod wait
 // for an event, and the events that announced room on other nodes may have passed.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if err := p.awaitGang(ctx, pod, node); err != nil {
+		return p.afterGang(cs, node, err)
+	}
 	s, ok := read(cs)
 	if !ok {
 		return nil

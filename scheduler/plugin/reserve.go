@@ -18,6 +18,7 @@ import (
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
+		p.joinGang(cs, pod, false)
 		return nil
 	}
 	p.recordLeftOut(ctx, cs, pod, s)
@@ -39,6 +40,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.recordReserve(s, node, v, p.refusal(s.pod, v))
 	}
 	p.waiting.Remove(string(pod.UID))
+	p.joinGang(cs, pod, len(v.Holdings) > 0)
 	return p.recordReserve(s, node, v, nil)
 }
 
@@ -55,6 +57,7 @@ func (p *Plugin) retry(pod *v1.Pod) {
 
 // Unreserve ends the booking of a pod that could not be bound, once it is certain that it is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
+	p.gangs.Gone(string(pod.UID))
 	if s, ok := read(cs); ok {
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)

@@ -28,6 +28,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/failures"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/gangs"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/report"
@@ -48,6 +49,7 @@ type Shared struct {
 	amounts *follow.Amounts // nil until there is a client
 	lines   *report.Lines   // nil before the first factory
 	turns   booking.Line
+	gangs   gangs.Gangs
 	waiting *waiting.Queue // nil in tests that retry no pod
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
 	failures  *failures.Line
