@@ -5,6 +5,7 @@ N = 100000
 S = 1
 T = 10s
 CHAOS = 1h
+GANGS = 600
 LAYER =
 ONLY =
 WORKLOADS =
@@ -37,7 +38,7 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff test-dra chaos fuzz pictures images chart release push
+.PHONY: help demo test lint verify generate build bench diff test-dra test-groups chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -87,6 +88,10 @@ test-dra: ## Let an exhaustive search judge the devices of N pods with claims, a
 ## run pods with claims on the lab's kubelets (make test-dra N=1000000)
 	go test ./scheduler/steer -count=1 -timeout 0 -claims.n $(N) -v -run TestDevicesAreAligned
 	go test ./lab/scheduler -count=1 -v -run Claims
+
+test-groups: ## Run GANGS gangs on the lab's kubelets, with Tenon and without
+## (make test-groups GANGS=2000)
+	go test ./lab/groups -count=1 -v -timeout 0 -groups $(GANGS)
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

@@ -50,6 +50,9 @@ type Config struct {
 	NoAgents bool
 	// CRDs are installed besides NodeLayout and NodeResourceTopology.
 	CRDs [][]byte
+	// APIs are versions of Kubernetes' APIs that are served though they are off by default, such as
+	// "scheduling.k8s.io/v1beta1".
+	APIs []string
 	// Numatopology makes agents publish Volcano's Numatopology too. CRDs must have its definition.
 	Numatopology bool
 	// Progress, if not nil, receives a line for each step.
@@ -117,7 +120,7 @@ func (c *Cluster) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	c.plane, err = control.Start(ctx, control.Options{
-		Dir: home, Nodes: names(c.Nodes),
+		Dir: home, Nodes: names(c.Nodes), APIs: cfg.APIs,
 		CRDs:      slices.Concat(crd.Layouts(), [][]byte{crd.NodeAffinity(), crd.NodeResourceTopology()}, cfg.CRDs),
 		Manifests: cfg.manifests(),
 	})

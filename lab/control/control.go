@@ -34,6 +34,8 @@ type Options struct {
 	CRDs [][]byte
 	// Manifests are applied after the CRDs, in their order.
 	Manifests [][]byte
+	// APIs are versions of APIs that are served though they are off by default, such as "scheduling.k8s.io/v1beta1".
+	APIs []string
 	// Authorization is the path of an AuthorizationConfiguration; empty means the authorizers Node and RBAC.
 	Authorization string
 	// Controllers means that the caller will run a kube-controller-manager. Pods then get service accounts, and new
@@ -65,6 +67,7 @@ type Plane struct {
 	dir, endpoint string // the directory of all files, and etcd's client URL
 	address       string // of the API server's listener, once it exists
 
+	apis          []string
 	authorization string // path of a file; empty for Node and RBAC
 	controllers   bool   // a controller manager will run
 	clientCA      string // path of a file, or empty
@@ -83,7 +86,7 @@ const stopTimeout = 20 * time.Second
 // Start starts a control plane and returns when it is ready and the CRDs are established. The
 // context bounds the start only; the control plane runs until Stop.
 func Start(ctx context.Context, o Options) (*Plane, error) {
-	p := &Plane{dir: o.Dir, authorization: o.Authorization, controllers: o.Controllers, clientCA: o.ClientCA,
+	p := &Plane{dir: o.Dir, apis: o.APIs, authorization: o.Authorization, controllers: o.Controllers, clientCA: o.ClientCA,
 		kubelets: o.Kubelets, address: "127.0.0.1:0", served: make(chan error, 1), tokens: map[string]string{}}
 	if err := p.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), p.Stop())

@@ -40,6 +40,9 @@ func (p *Plane) startServer(ctx context.Context, dir, etcd string) (string, erro
 	}
 	o.Authentication.ClientCert.ClientCA = p.clientCA
 	p.reachKubelets(o)
+	for _, version := range p.apis {
+		o.APIEnablement.RuntimeConfig[version] = "true"
+	}
 	if p.controllers {
 		o.Admission.GenericAdmission.DisablePlugins = nil
 	}

@@ -1,0 +1,263 @@
+//go:build !upto1.36
+
+package groups_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+var (
+	count = flag.Int("groups", 60, "how many groups are made")
+	seed  = flag.Uint64("groups.seed", 1, "seed of the groups")
+)
+
+func TestMain(m *testing.M) {
+	lab.MaybeChild()
+	const gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
+	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// limit bounds a test. Most of it is for the gangs that a flag asks for.
+const limit = time.Hour
+
+const machine = `
+numa 0 socket 0 cpus 0-31 memory 62Gi
+numa 1 socket 1 cpus 32-63 memory 62Gi
+distances 10 21
+distances 21 10
+`
+
+const config = `
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: 0-1,32-33
+topologyManagerPolicy: single-numa-node
+`
+
+// group is a gang: its pods, and how many of them it needs.
+type group struct {
+	name string
+	need int
+	pods []*v1.Pod
+}
+
+// draw returns a gang of pods of equal or different sizes, with at most 30 CPUs each.
+func draw(r *rand.Rand, i int) group {
+	g := group{name: fmt.Sprintf("g%03d", i)}
+	size, equal := 2+r.IntN(4), r.IntN(2) == 0
+	cpus := 2 + r.IntN(15)
+	g.need = size - r.IntN(2)*r.IntN(2)
+	for k := range size {
+		if !equal {
+			cpus = 2 + r.IntN(15)
+		}
+		p := workload.Pod(fmt.Sprintf("%s-%d", g.name, k), workload.Guaranteed("c",
+			workload.Amounts{"cpu": fmt.Sprint(cpus), "memory": "1Gi"}))
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}
+		g.pods = append(g.pods, p)
+	}
+	return g
+}
+
+// create creates a gang and its pods.
+func (g *group) create(ctx context.Context, t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: g.name, Namespace: "default"}}
+	pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(g.need)}
+	if _, err := client.SchedulingV1beta1().PodGroups("default").Create(ctx, pg, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range g.pods {
+		if err := workload.Create(ctx, client, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// progress is how many pods of a gang have nodes, run, and were refused.
+type progress struct{ bound, running, refused int }
+
+func (g *group) progress(pods []*v1.Pod) (out progress) {
+	for _, p := range pods {
+		if !strings.HasPrefix(p.Name, g.name+"-") {
+			continue
+		}
+		if p.Spec.NodeName != "" {
+			out.bound++
+		}
+		switch f, _ := workload.FateOf(p); f {
+		case workload.Running:
+			out.running++
+		case workload.Refused:
+			out.refused++
+		}
+	}
+	return out
+}
+
+// settled reports whether a gang has not begun, or no pod of it that has a node is on its way.
+func (p progress) settled() bool { return p.bound == 0 || p.running+p.refused == p.bound }
+
+// play runs gangs that come at once, more than fit. Those that have begun are removed, so that others can. It returns
+// how many pods kubelets refused, and the gangs that ran with fewer pods than they need.
+func play(ctx context.Context, t *testing.T, client kubernetes.Interface, pods *workload.Watch) (refused int,
+	half []string) {
+	t.Helper()
+	t.Logf("%d gangs, seed %d", *count, *seed)
+	r := rand.New(rand.NewPCG(*seed, 0))
+	waiting := map[string]group{}
+	for i := range *count {
+		g := draw(r, i)
+		waiting[g.name] = g
+		g.create(ctx, t, client)
+	}
+	rounds := 0
+	for ; len(waiting) > 0; rounds++ {
+		all, err := pods.Until(ctx, func(all []*v1.Pod) bool {
+			begun := 0
+			for _, g := range waiting {
+				p := g.progress(all)
+				if begun += p.bound; !p.settled() || p.running < g.need && p.bound > 0 && p.refused == 0 {
+					return false
+				}
+			}
+			return begun > 0
+		})
+		if err != nil {
+			describe(t, waiting, all)
+			t.Fatal(err)
+		}
+		for name, g := range waiting {
+			p := g.progress(all)
+			if p.bound == 0 {
+				continue
+			}
+			if refused += p.refused; p.running < g.need {
+				half = append(half, name)
+			}
+			delete(waiting, name)
+			remove(ctx, t, client, g)
+		}
+	}
+	t.Logf("all gangs have begun after %d rounds; %d pods were refused, %d gangs started in part", rounds, refused,
+		len(half))
+	return refused, half
+}
+
+// Gangs run whole, and no kubelet refuses a pod.
+func TestGangsStartWhole(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	wrong := make(chan state.Outcome, 1)
+	client, pods := start(ctx, t, scheduler.Tenon, func(o state.Outcome) {
+		if o.Result == state.Wrong {
+			select {
+			case wrong <- o:
+			default:
+			}
+		}
+	})
+	if refused, half := play(ctx, t, client, pods); refused+len(half) > 0 {
+		t.Errorf("%d pods were refused, and these gangs started in part: %v", refused, half)
+	}
+	select {
+	case o := <-wrong:
+		t.Errorf("pod %s: predicted %v, seen %v", o.Pod, o.Predicted, o.Seen)
+	default:
+	}
+}
+
+// Without Tenon, kubelets refuse pods of the same gangs, and the rest of these gangs runs alone.
+func TestGangsWithoutTenonStartInPart(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	client, pods := start(ctx, t, scheduler.Plain, nil)
+	if refused, half := play(ctx, t, client, pods); refused == 0 || len(half) == 0 {
+		t.Errorf("%d pods were refused, and the gangs %v started in part: such gangs do not need Tenon", refused, half)
+	}
+}
+
+// start starts a cluster of three nodes with a scheduler.
+func start(ctx context.Context, t *testing.T, profiles string, outcome func(state.Outcome)) (kubernetes.Interface,
+	*workload.Watch) {
+	t.Helper()
+	files := fstest.MapFS{"halves.txt": {Data: []byte("source made up: two numas of 30 CPUs for pods each" + machine)},
+		"halves.yaml": {Data: []byte(config)}}
+	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: []string{"scheduling.k8s.io/v1beta1"},
+		Nodes: []lab.Node{{Name: "a", Machine: "halves"}, {Name: "b", Machine: "halves"}, {Name: "c", Machine: "halves"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
+	s, err := scheduler.Start(c.Dir, c.SchedulerKubeconfig, profiles, outcome)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	pods, err := workload.Follow(ctx, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pods.Stop)
+	return client, pods
+}
+
+// remove deletes the pods of a gang.
+func remove(ctx context.Context, t *testing.T, client kubernetes.Interface, g group) {
+	t.Helper()
+	for _, p := range g.pods {
+		if err := client.CoreV1().Pods("default").Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// describe prints the gangs that are left.
+func describe(t *testing.T, waiting map[string]group, all []*v1.Pod) {
+	var lines []string
+	for name, g := range waiting {
+		lines = append(lines, fmt.Sprintf("gang %s needs %d of %d: %+v", name, g.need, len(g.pods), g.progress(all)))
+	}
+	slices.Sort(lines)
+	t.Log(strings.Join(lines, "\n"))
+	for _, p := range all {
+		if f, why := workload.FateOf(p); f != workload.Running {
+			t.Logf("pod %s on %q: %s: %s", p.Name, p.Spec.NodeName, f, why)
+		}
+	}
+}
