@@ -50,7 +50,8 @@ func (r *Reader) Devices(ctx context.Context, pods *Seen) (*Devices, error) {
 	return out, nil
 }
 
-// claimsWithin adds the claims of the namespaces of pods that the identity may list.
+// claimsWithin lists the claims of each namespace whose pods were listed, and adds them to out. It leaves
+// namespaces out whose claims the identity may not list, and adds a limit that names the others.
 func (r *Reader) claimsWithin(ctx context.Context, pods *Seen, out *Devices) error {
 	out.ClaimsOf = &Seen{}
 	if pods != nil {

@@ -174,7 +174,7 @@ func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []
 	return out, err
 }
 
-// ClaimsOn is Claims.
+// ClaimsOn returns the claims of all nodes: a list of one node's claims would be as large a request.
 func (o *Once) ClaimsOn(ctx context.Context, _ string) (*document.Claims, error) {
 	return o.Claims(ctx)
 }

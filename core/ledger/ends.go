@@ -59,7 +59,8 @@ func (b *Book) drop(a *account, uid string) {
 	b.cancel(a, uid)
 }
 
-// release ends a pod on a node that accounts for it.
+// release ends a pod on a node that accounts for it. The value true in account.ended means that the node's last report
+// lists the pod.
 func (b *Book) release(a *account, uid string) {
 	if _, known := a.ended[uid]; known {
 		a.ended[uid] = true
@@ -105,9 +106,9 @@ func (b *Book) Vanish(uid string) {
 func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() }
 
 // Doubt compares the reports of all nodes with the pods that exist. The caller calls it once, when the book has the
-// reports and pods of the start. exists reports whether a pod exists; for the pods in the amounts of an estimated
-// node, its argument has only the UID. A pod that a node reports and that does not exist has ended, or was deleted by
-// force; the node is then in either of two states until it reports again.
+// reports and pods of the start. exists reports whether a pod exists. Of a pod in the amounts of an estimated node,
+// only the UID is known. A pod that a node reports and that does not exist has ended, or was deleted by force; the
+// node is then in either of two states until it reports again.
 func (b *Book) Doubt(exists func(id state.PodID) bool) {
 	for _, node := range b.nodeNames() {
 		a := b.open(node)
@@ -193,9 +194,9 @@ func (b *Book) Pardon(node string) {
 	b.close(a)
 }
 
-// cancel ends the booking of a pod on its node, whether the pod is followed, unlisted, or one of the pods beyond the
-// bound. If a followed or unlisted pod had its turn, its end makes the holdings of other assumed pods uncertain; see
-// markReleased.
+// cancel ends the booking of a pod on its node: of a followed pod (in account.assumed), of an unlisted one (see
+// unlisted.go), or of one beyond the bound (in account.excess). If a followed or unlisted pod had its turn, its end
+// makes the holdings of other assumed pods uncertain; see markReleased.
 func (b *Book) cancel(a *account, uid string) {
 	b.unmarkAssumed(uid)
 	if a.excess[uid] {
@@ -224,7 +225,7 @@ func (b *Book) cancel(a *account, uid string) {
 }
 
 // markReleased records that a pod gave something back. Each assumed pod that had its turn may have been admitted
-// before or after that, and what it got may depend on this; the node's report will show it.
+// before or after the release, which may decide what it got. The node's report will show what that is.
 func (a *account) markReleased() {
 	for _, f := range a.assumed {
 		switch {

@@ -170,7 +170,7 @@ func (g *groups) turns(t *testing.T, group int) (changed bool) {
 		}
 		return changed
 	}
-	r, wait, err := g.book.Turns(all)
+	r, wait, err := g.book.Turns(all, false)
 	switch {
 	case err != nil:
 		t.Fatalf("turns of group %d: %v after %v", group, err, g.trace)

@@ -32,7 +32,10 @@ type Refusal struct {
 // its turn, or has only to wait for other members on its node. If they have to wait, Turns returns why, and no member
 // takes a turn. If one of them no longer fits, it loses its booking, and no member takes a turn. Turns returns an error
 // for a pod that is not booked, or whose node has no layout.
-func (b *Book) Turns(members []Member) (r Refusal, wait *Wait, err error) {
+//
+// Members that have to wait on one node hold up no other pod on their other nodes for which there is room beside them,
+// unless insist is true.
+func (b *Book) Turns(members []Member, insist bool) (r Refusal, wait *Wait, err error) {
 	lines, err := b.linesOf(members)
 	defer func() {
 		for _, l := range lines {
@@ -44,7 +47,7 @@ func (b *Book) Turns(members []Member) (r Refusal, wait *Wait, err error) {
 	}
 	for _, l := range lines {
 		if why := l.look(); why != "" {
-			l.ask(lines)
+			l.ask(lines, insist)
 			return Refusal{}, &Wait{why, l.account.nextChange(), l.account.name}, nil
 		}
 	}
@@ -185,12 +188,12 @@ func (b *Book) giveBack(l *line) {
 	b.renew(l.account)
 }
 
-// ask records that the members of a line ask for their turns, and that the members of other lines do not. These could
-// not take a turn yet, so they hold up no other pod for which there is room beside them.
-func (l *line) ask(all []*line) {
+// ask records that the members of a line ask for their turns. The members of the other lines could not take a turn yet,
+// so they ask only if insist is true.
+func (l *line) ask(all []*line, insist bool) {
 	for _, o := range all {
 		for _, f := range o.members {
-			f.asked = o == l
+			f.asked = o == l || insist
 		}
 	}
 }

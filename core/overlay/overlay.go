@@ -53,7 +53,9 @@ func (n *Node) Remove(uid string) {
 		n.added = slices.Delete(n.added, i, i+1)
 		return
 	}
-	n.removed = append(n.removed, uid)
+	if !slices.Contains(n.removed, uid) {
+		n.removed = append(n.removed, uid)
+	}
 }
 
 // Removes reports whether some pods of the node are removed.

@@ -428,7 +428,7 @@ func (a *admission) merge(l *maskSpace, row policyRow, r *request) (hint, bool) 
 }
 
 // alignByPlan is align without tables of masks. It answers yes if a single NUMA node serves all hint sets, no if the
-// policy surely refuses, and unsure otherwise.
+// policy surely refuses, and unsure otherwise. h is valid for the answer yes only.
 func (a *admission) alignByPlan(r *request) (h hint, sure answer) {
 	if a.tables || r.spare.any() || a.u.localVaries && a.u.Rules.Topology.PreferClosest {
 		return h, unsure

@@ -52,7 +52,8 @@ func (a *admission) deviceHintSet(l *maskSpace, r *request, want Count, t tables
 		if touch == 0 {
 			f.apart += usable
 		}
-		// The tie of a device with an unusual list is empty. No mask touches an empty tie, so no mask serves the request.
+		// A tie is the mask of the NUMA nodes of a device. The tie of a device with an unusual list is empty. No
+		// mask touches an empty tie, so no mask serves the request.
 		tied := touch != 0 || a.u.sets[at].listed && d.List != topo.UsualList
 		if reusable.has(i) && tied && !slices.Contains(f.ties, touch) && a.work.spend(l.count()+len(f.ties)) {
 			f.ties = append(f.ties, touch)

@@ -171,8 +171,9 @@ func (p *plan) bookTotals(u *counts) {
 	}
 }
 
-// joins reports whether a group of other NUMA nodes contains the NUMA node at position i, which has no blocks. A
-// block on that NUMA node then changes what the group can take.
+// joins reports whether the memory group of some other NUMA node contains the one at position i. The caller calls
+// it only if no memory is assigned there yet. If joins returns true, memory that is assigned there takes from that
+// group.
 func (u *counts) joins(i int) bool {
 	for rest := u.grouped; rest != 0; rest &= rest - 1 {
 		if u.cells[rest.First()].group>>uint(i)&1 != 0 {

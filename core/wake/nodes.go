@@ -32,7 +32,8 @@ func (c *class[K, C, P]) share(s *Nodes) *Nodes {
 	return s
 }
 
-// hash is FNV-1a. If two sets have the same sum, only one of them is stored, which costs only memory.
+// hash is the FNV-1a hash of a node's name. The hashes of a set's nodes add up to its key. Of different sets with one
+// key, the later one is stored in place of the other, which is then made anew where it is needed.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {

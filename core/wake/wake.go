@@ -144,8 +144,8 @@ func (q *Queue[K, C, P]) Fail(uid string, p P, attempt int, others *Nodes) {
 	}
 }
 
-// Lapse ends an attempt whose end was not reported: the pod waits as if only the rules had excluded nodes. It does
-// nothing if the end was reported, or a new attempt has begun.
+// Lapse ends an attempt whose end was not reported. The pod then waits as if nothing but the rules had excluded it from
+// any node; see Fail. Lapse does nothing if the end was reported, or a new attempt has begun.
 func (q *Queue[K, C, P]) Lapse(uid string, attempt int) {
 	if x := q.pods[uid]; x != nil && x.trying {
 		q.Fail(uid, x.value, attempt, &Nodes{})
@@ -174,7 +174,7 @@ func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	}
 }
 
-// Has reports whether the queue has a pod, and so wakes it when that may help.
+// Has reports whether a pod is in the queue. The queue wakes such a pod when that may help.
 func (q *Queue[K, C, P]) Has(uid string) bool { return q.pods[uid] != nil }
 
 // Change records that a node has changed. If hold is true, no pod is woken for the change until the caller calls

@@ -236,7 +236,7 @@ func (e *explanation) judge(name string, n *state.Node) (known bool) {
 	return true
 }
 
-// on returns the node in the form in which it is judged.
+// on returns what is judged of a node: its layout n, which may be nil, and what the API server has about it.
 func (e *explanation) on(name string, n *state.Node) whatif.Node {
 	out := e.pod.Around[name].Node
 	out.Name, out.State = name, n

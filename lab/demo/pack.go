@@ -14,8 +14,8 @@ import (
 // give the same numbers.
 const packingMachines = 400
 
-// packing plays the act about many machines, as a simulation: jobs of one to eight GPUs arrive. Once none of them ends
-// and they request more GPUs than there are, and once they come and go.
+// packing plays the act about many machines, as a simulation: jobs of one to eight GPUs arrive. In one
+// run none of them ends, and they request more GPUs than there are; in the other they come and go.
 func packing(ctx context.Context, seed uint64, machines int, progress func(string)) (*document.DemoPacking, error) {
 	text, _ := sim.Text("gpu")
 	script, err := sim.Parse("gpu", strings.NewReader(text))

@@ -4,5 +4,17 @@ package fwk
 
 import v1 "k8s.io/api/core/v1"
 
-// Gang returns "". Before 1.37, groups of pods are alpha, and the plugin places their pods one by one.
-func Gang(_ Handle, _ CycleState, _ *v1.Pod) (name string, enough func() error) { return "", nil }
+// Gang is a group of pods that start together.
+type Gang struct{}
+
+// GangOf returns nil. Before 1.37, groups of pods are alpha, and the plugin places their pods one by one.
+func GangOf(_ Handle, _ CycleState, _ *v1.Pod) *Gang { return nil }
+
+// Name is not called.
+func (*Gang) Name() string { return "" }
+
+// Enough is not called.
+func (*Gang) Enough(func(uid string) bool) error { return nil }
+
+// GiveUp is not called.
+func (*Gang) GiveUp(string, error) {}

@@ -8,27 +8,64 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Gang returns the name of the gang of a pod that will be bound after this cycle, unless Reserve fails; "" if it
-// belongs to none, or if a group cycle only tries where its pods fit. enough returns an error if fewer pods of the gang
-// have nodes than its policy demands.
-func Gang(h Handle, cs CycleState, pod *v1.Pod) (name string, enough func() error) {
+// GangOf returns the gang of a pod that will be bound after this cycle, unless Reserve fails. It returns nil if the pod
+// belongs to none, and while a group cycle only tries where pods fit.
+func GangOf(h Handle, cs CycleState, pod *v1.Pod) *Gang {
 	g := pod.Spec.SchedulingGroup
 	if g == nil || g.PodGroupName == nil || cs.IsPodGroupSchedulingCycle() {
-		return "", nil
+		return nil
 	}
 	group, err := h.SnapshotSharedLister().PodGroups().Get(pod.Namespace, *g.PodGroupName)
 	if err != nil || group.Spec.SchedulingPolicy.Gang == nil {
-		return "", nil // kube-scheduler has refused the pod, or lets its pods start one by one
+		return nil // kube-scheduler has refused the pod, or lets its pods start one by one
 	}
-	least := int(group.Spec.SchedulingPolicy.Gang.MinCount)
-	return pod.Namespace + "/" + group.Name, func() error {
-		state, err := h.PodGroupManager().PodGroupStates().Get(pod.Namespace, group.Name)
-		if err != nil {
-			return fmt.Errorf("read how many of its pods have nodes: %w", err)
+	return &Gang{h, pod.Namespace, group.Name, int(group.Spec.SchedulingPolicy.Gang.MinCount)}
+}
+
+// Gang is a group of pods that starts only if least of them start together. Composite groups are not looked at.
+type Gang struct {
+	handle          Handle
+	namespace, name string
+	least           int
+}
+
+// Name returns the name of the group with its namespace.
+func (g *Gang) Name() string { return g.namespace + "/" + g.name }
+
+// Enough returns an error if fewer pods of the gang have nodes than its policy demands. Assumed pods for which lost is
+// true do not count.
+func (g *Gang) Enough(lost func(uid string) bool) error {
+	state, err := g.handle.PodGroupManager().PodGroupStates().Get(g.namespace, g.name)
+	if err != nil {
+		return fmt.Errorf("read how many of its pods have nodes: %w", err)
+	}
+	n := state.ScheduledPodsCount()
+	for uid := range state.AssumedPods() {
+		if lost(string(uid)) {
+			n--
 		}
-		if n := state.ScheduledPodsCount(); n < least {
-			return fmt.Errorf("%d of its pods have nodes, and it needs %d", n, least)
+	}
+	if n < g.least {
+		return fmt.Errorf("%d of its pods have nodes, and it needs %d", n, g.least)
+	}
+	return nil
+}
+
+// GiveUp ends the attempt to bind a pod of the gang that waits at Permit, or in PreBind.
+func (g *Gang) GiveUp(uid string, why error) {
+	state, err := g.handle.PodGroupManager().PodGroupStates().Get(g.namespace, g.name)
+	if err != nil {
+		return // the group is gone
+	}
+	for id := range state.AssumedPods() {
+		if string(id) != uid {
+			continue
 		}
-		return nil
+		if w := g.handle.GetWaitingPod(id); w != nil {
+			w.Reject("Tenon", why.Error())
+		}
+		if p := g.handle.GetPodInPreBind(id); p != nil {
+			p.CancelPod(why.Error())
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -15,7 +16,30 @@ import (
 	"github.com/tenon-numa/tenon/core/topo"
 )
 
-func enough() error { return nil }
+// least is a scheduler that has given nodes to the members in assumed, and needs so many.
+type least struct {
+	n       int
+	assumed []string
+	gaveUp  chan string
+}
+
+func (l *least) Enough(lost func(uid string) bool) error {
+	n := 0
+	for _, uid := range l.assumed {
+		if !lost(uid) {
+			n++
+		}
+	}
+	if n < l.n {
+		return fmt.Errorf("%d have nodes", n)
+	}
+	return nil
+}
+
+func (l *least) GiveUp(uid string, _ error) { l.gaveUp <- uid }
+
+// needs returns a scheduler that needs all of the members.
+func needs(uids ...string) *least { return &least{len(uids), uids, make(chan string, 10)} }
 
 // booked returns a book with nodes of six CPUs for pods, and reserves a pod of so many CPUs on each.
 func booked(t *testing.T, cpus int64, nodes ...string) *ledger.Book {
@@ -44,22 +68,27 @@ func reserve(t *testing.T, b *ledger.Book, node, uid string, cpus int64, d place
 
 // asks has a member wait in a goroutine; its result is read after the others stand still.
 func asks(ctx context.Context, g *Gangs, b *ledger.Book, uid string) func() string {
-	result := "waits"
+	result, ended := "waits", make(chan string, 1)
 	go func() {
-		_, err := g.Await(ctx, b, uid)
-		if result = "may be bound"; err != nil {
-			result = err.Error()
+		if _, err := g.Await(ctx, b, uid, time.Minute); err != nil {
+			ended <- err.Error()
+			return
 		}
+		ended <- "may be bound"
 	}()
 	return func() string {
 		synctest.Wait()
+		select {
+		case result = <-ended:
+		default:
+		}
 		return result
 	}
 }
 
-func join(g *Gangs, enough func() error, uids ...string) {
+func join(g *Gangs, s Scheduler, uids ...string) {
 	for _, uid := range uids {
-		g.Reserved("default/g", Member{ledger.Member{UID: uid}, uid != "plain"}, enough)
+		g.Reserved("default/g", Member{ledger.Member{UID: uid}, uid != "plain"}, s)
 	}
 }
 
@@ -73,7 +102,7 @@ func want(t *testing.T, who string, got func() string, want string) {
 func TestMembersWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, g := booked(t, 4, "n0", "n1"), &Gangs{}
-		join(g, enough, "0", "1", "plain")
+		join(g, needs("0", "1", "plain"), "0", "1", "plain")
 		first := asks(t.Context(), g, b, "0")
 		want(t, "first", first, "waits")
 		plain := asks(t.Context(), g, b, "plain")
@@ -87,9 +116,6 @@ func TestMembersWaitForEachOther(t *testing.T) {
 		}
 		if !b.HadTurn("0") || !b.HadTurn("1") {
 			t.Error("a member may be bound and has no turn")
-		}
-		for _, uid := range []string{"0", "1", "plain"} {
-			g.Gone(uid)
 		}
 		if len(g.of)+len(g.open) > 0 {
 			t.Errorf("%d members and %d batches are left", len(g.of), len(g.open))
@@ -108,7 +134,7 @@ func TestAMemberThatWaitsHoldsUpNoOtherNode(t *testing.T) {
 		if _, wait, err := b.Turn("1", 0); wait != nil || err != nil {
 			t.Fatal(wait, err)
 		}
-		join(g, enough, "0", "member")
+		join(g, needs("0", "member"), "0", "member")
 		first, second := asks(t.Context(), g, b, "0"), asks(t.Context(), g, b, "member")
 		want(t, "first", first, "waits")
 		want(t, "second", second, "waits")
@@ -124,34 +150,72 @@ func TestAMemberThatWaitsHoldsUpNoOtherNode(t *testing.T) {
 	})
 }
 
+// The batch fails although the scheduler has not taken the node from the lost member yet. A member on its way is given
+// up, and those that are reserved again form another batch, without the lost one.
 func TestABatchFailsAsAWhole(t *testing.T) {
-	for name, fail := range map[string]func(g *Gangs, end func()){
-		"the time of a member is over": func(_ *Gangs, end func()) { end() },
-		"too few have nodes":           func(g *Gangs, _ func()) { g.Gone("2") },
+	for name, c := range map[string]struct {
+		fail func(g *Gangs, end func())
+		want string
+		last bool // member 2 is on its way and has to be given up
+	}{
+		"the time of a member is over": {func(_ *Gangs, end func()) { end() }, "the node is gone", true},
+		"a member is lost":             {func(g *Gangs, _ func()) { g.Lost("2") }, "2 have nodes", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, g := booked(t, 4, "n0", "n1", "n2"), &Gangs{}
+				b, g, s := booked(t, 4, "n0", "n1", "n2"), &Gangs{}, needs("0", "1", "2")
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				few := errors.New("2 of its pods have nodes, and it needs 3")
-				join(g, func() error { return few }, "0", "1", "2")
+				join(g, s, "0", "1", "2")
 				first, second := asks(ctx, g, b, "0"), asks(t.Context(), g, b, "1")
 				want(t, "first", first, "waits")
-				fail(g, func() { cancel(few) })
-				want(t, "first", first, "gang default/g: "+few.Error())
-				want(t, "second", second, "gang default/g: "+few.Error())
+				c.fail(g, func() { cancel(errors.New("the node is gone")) })
+				want(t, "first", first, "gang default/g: "+c.want)
+				want(t, "second", second, "gang default/g: "+c.want)
 				if b.HadTurn("0") || b.HadTurn("1") {
 					t.Error("a member of a batch that failed has its turn")
 				}
-				// Members that are reserved again form another batch.
-				g.Gone("0")
-				g.Gone("1")
-				join(g, enough, "0", "1")
+				if c.last != (len(s.gaveUp) == 1) {
+					t.Errorf("%d members were given up", len(s.gaveUp))
+				}
+				join(g, s, "0", "1")
 				first, second = asks(t.Context(), g, b, "0"), asks(t.Context(), g, b, "1")
-				want(t, "first", first, "may be bound")
-				want(t, "second", second, "may be bound")
+				want(t, "first, once more", first, "2 have nodes")
+				want(t, "second, once more", second, "2 have nodes")
+				join(g, s, "0", "1", "2")
+				var all []func() string
+				for _, uid := range []string{"0", "1", "2"} {
+					all = append(all, asks(t.Context(), g, b, uid))
+				}
+				for _, got := range all {
+					want(t, "member of the whole gang", got, "may be bound")
+				}
+				if len(g.of)+len(g.open)+len(g.lost) > 0 {
+					t.Errorf("left are the members %v, the batches %v and the lost %v", g.of, g.open, g.lost)
+				}
 			})
 		})
 	}
+}
+
+// The time for turns begins when all members have come, however long one of them takes until then.
+func TestAMemberMayComeLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, g := booked(t, 3, "n0", "n1"), &Gangs{}
+		reserve(t, b, "n1", "member", 3, place.Demand{Policy: place.SingleNUMA})
+		if _, wait, err := b.Turn("1", 0); wait != nil || err != nil {
+			t.Fatal(wait, err)
+		}
+		join(g, needs("0", "member"), "0", "member")
+		first := asks(t.Context(), g, b, "0")
+		time.Sleep(time.Hour)
+		want(t, "first", first, "waits")
+		second := asks(t.Context(), g, b, "member") // waits for pod 1
+		time.Sleep(59 * time.Second)
+		want(t, "first", first, "waits")
+		time.Sleep(2 * time.Second)
+		for _, got := range []func() string{first, second} {
+			want(t, "member", got, "gang default/g: not all of its pods had their turns after 1m0s")
+		}
+	})
 }

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,38 +12,36 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/gangs"
 )
 
-// This file has the members of a gang bound together; see package gangs.
+// This file makes the members of a gang wait for each other before they are bound; see package gangs.
 
-// joinGang notes that a pod was reserved, if it belongs to a gang and will be bound next. A group cycle reserves pods
-// before that only to see whether all of them fit. booked is false if the pod has no booking.
+// joinGang notes that a pod was reserved, if it belongs to a gang and will be bound next. It notes nothing while a
+// group cycle reserves pods only to see whether all of them fit. booked is false if the pod has no booking.
 func (p *Plugin) joinGang(cs fwk.CycleState, pod *v1.Pod, booked bool) {
 	if p.handle == nil {
 		return
 	}
-	if gang, enough := fwk.Gang(p.handle, cs, pod); gang != "" {
-		p.gangs.Reserved(gang, gangs.Member{Booked: booked, Member: ledger.Member{UID: string(pod.UID),
-			Created: pod.CreationTimestamp.Unix()}}, enough)
+	if gang := fwk.GangOf(p.handle, cs, pod); gang != nil {
+		p.gangs.Reserved(gang.Name(), gangs.Member{Booked: booked, Member: ledger.Member{UID: string(pod.UID),
+			Created: pod.CreationTimestamp.Unix()}}, gang)
 	}
 }
 
 // awaitGang blocks until the pod may be bound as far as its gang is concerned. For a pod of no gang it returns at once.
-// If the gang waited in vain for a node, the scheduler keeps the pods that it has there away from that node, as
-// [booking.Line.Await] does.
-func (p *Plugin) awaitGang(ctx context.Context, pod *v1.Pod, node string) error {
-	uid, limit, began := string(pod.UID), p.turnTimeout(), time.Now()
+// waited is true if the gang had to wait for its turns. If it waited in vain because of this node, the scheduler keeps
+// this pod away from the node until the ledger has news of it.
+func (p *Plugin) awaitGang(ctx context.Context, pod *v1.Pod, node string) (waited bool, err error) {
+	uid, began := string(pod.UID), time.Now()
 	if !p.gangs.Has(uid) {
-		return nil
+		return false, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all of its pods had their turns after %s", limit))
-	defer cancel()
-	w, err := p.gangs.Await(ctx, p.Book, uid)
+	w, err := p.gangs.Await(ctx, p.Book, uid, p.turnTimeout())
 	if w.Why != "" {
 		p.metrics.Waited(w.Why, began)
 	}
 	if n := p.Book.Snapshot().Node(node); err != nil && w.Node == node && n != nil {
 		p.turns.Add(uid, node, n.News)
 	}
-	return err
+	return w.Why != "", err
 }
 
 // afterGang is the status of a pod whose gang failed.

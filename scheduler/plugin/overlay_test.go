@@ -60,6 +60,7 @@ func TestVictimsAreSparedInAnyOrder(t *testing.T) {
 	d.clone().with(a).wantFit(false, "with a and b spared")
 	d.without(b).with(a).wantFit(true, "with a spared and not b")
 	d.with(b).wantFit(false, "with all spared")
+	d.without(a, a).with(a).wantFit(false, "with a removed twice and spared")
 }
 
 func TestADryRunChangesNothingElse(t *testing.T) {

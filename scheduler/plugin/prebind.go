@@ -44,7 +44,8 @@ func (p *Plugin) preFlight(cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Sta
 // PreBind then returns an error, as kube-scheduler's own plugins do. A status of unschedulable would make the pod wait
 // for an event, and the events that announced room on other nodes may have passed.
 func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	if err := p.awaitGang(ctx, pod, node); err != nil {
+	together, err := p.awaitGang(ctx, pod, node)
+	if err != nil {
 		return p.afterGang(cs, node, err)
 	}
 	s, ok := read(cs)
@@ -56,7 +57,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return s.recordTurn(node, v, fwk.AsStatus(err))
 	}
 	short := ""
-	if waited && v.Fits() {
+	if (waited || together) && v.Fits() {
 		short = p.missingAmounts(ctx, cs, pod, node)
 	}
 	return s.recordTurn(node, v, p.confirm(s, pod, node, v, short))

@@ -17,9 +17,9 @@ import (
 // Another scheduler may have bound pods to the node meanwhile.
 //
 // The profile's own NodeResourcesFit decides, on the pods that the node has at present. So missingAmounts counts as
-// kube-scheduler did when it chose the node: without resources that the profile ignores, an extender manages, or DRA
-// serves, and resized pods by their status. It returns "" where the profile does not have that plugin, and where the
-// plugin fails; then the kubelet decides.
+// kube-scheduler did when it chose the node: it leaves out resources that the profile ignores, an extender manages,
+// or DRA serves, and counts resized pods by their status. It returns "" where the profile does not have that
+// plugin, and where the plugin fails; then the kubelet decides.
 func (p *Plugin) missingAmounts(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) string {
 	skip, ok := p.filtersExcept(amountsName)
 	n := p.amounts.Node(node)

@@ -57,7 +57,7 @@ func (p *Plugin) retry(pod *v1.Pod) {
 
 // Unreserve ends the booking of a pod that could not be bound, once it is certain that it is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
-	p.gangs.Gone(string(pod.UID))
+	p.gangs.Lost(string(pod.UID))
 	if s, ok := read(cs); ok {
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)

@@ -344,6 +344,24 @@ func TestAPromiseThatIsOver(t *testing.T) {
 	}
 }
 
+// An informer that has missed the deletion of a pod delivers the next pod of that name as an update.
+func TestAPodWhoseDeletionWasMissedWaitsNoMore(t *testing.T) {
+	p := newPlugin(t, "")
+	newLoop(t, p, "n")
+	full(t, p, "n")
+	gone := important(cpus("gone", 8), 0)
+	if _, status := p.PreFilter(t.Context(), framework.NewCycleState(), gone, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	p.waiting.Failed(waiter{p}, gone, p.waiting.Attempt("uid-gone"), &wake.Nodes{Names: map[string]bool{}})
+	next := gone.DeepCopy()
+	next.UID = "uid-next"
+	p.waiting.Events().OnUpdate(gone, next)
+	if p.waiting.Has("uid-gone") {
+		t.Error("a pod that does not exist waits")
+	}
+}
+
 // Whatever happens, no pod waits that fits, and none is tried more than once for one change.
 func TestEveryWaitingPodThatFitsIsTried(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {

@@ -12,16 +12,16 @@ import (
 
 // cycle is what a scheduling cycle knows about its pod's claims.
 type cycle struct {
-	seen  seen
-	nodes map[string]*ofNode // as the index had it in PreFilter
-	rest  *rest
+	seen  seen               // what the wrapped plugin read in PreFilter
+	nodes map[string]*ofNode // the slices that each node has for itself, as the index had them in PreFilter
+	rest  *rest              // the other slices
 	// held are the devices of claims that were allocated before, or reserved by another pod of the group.
 	held []claims.ID
 	// open is true if there is something to allocate.
 	open bool
 	// drivers are those whose devices the pod demands near its CPUs and memory.
 	drivers []string
-	// lists counts the requests that have a list of alternatives, the preferred ones first.
+	// lists counts the requests with alternatives (firstAvailable).
 	lists int
 
 	mu sync.Mutex
@@ -35,7 +35,7 @@ type choice struct {
 	attempt *attempt // nil: the allocation of the wrapped plugin counts
 	apart   bool     // the devices would lie elsewhere than the pod
 	near    []int    // the NUMA nodes where Filter expected the pod
-	moved   bool     // the pod has to be asked to be there
+	moved   bool     // Reserve has to put the pod there, because it would be elsewhere otherwise
 }
 
 // Chosen returns the NUMA nodes of a node on which a pod has to be, because its devices are there; nil if it may be
@@ -110,7 +110,7 @@ func (v *view) Read(key fwk.StateKey) (fwk.StateData, error) {
 func (v *view) Write(key fwk.StateKey, d fwk.StateData) { v.data[key] = d }
 func (v *view) Delete(key fwk.StateKey)                 { delete(v.data, key) }
 
-// readClaims sets what the cycle knows about the claims of a pod.
+// readClaims sets held and lists by the claims of a pod.
 func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])

@@ -22,6 +22,9 @@ func (e events) OnUpdate(before, after any) {
 	if p.Spec.NodeName != "" {
 		e.Remove(string(p.UID))
 	}
+	if old, ok := before.(*v1.Pod); ok && old.UID != p.UID { // its deletion was missed
+		e.Remove(string(old.UID))
+	}
 	if node, event, ok := freedNomination(before, p); ok {
 		e.Touch(node, event)
 	}
