@@ -247,7 +247,7 @@ var (
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
 var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server scheduler/steer lab/...
-	cmd/tenon-scheduler cmd/tenon-lab test/bench/...`)
+	cmd/tenon-scheduler cmd/tenon-lab test/bench/... test/vm/realnode/driver`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.
 var light = words(`cmd/kubectl-tenon cmd/tenon-agent cmd/tenon-console`)

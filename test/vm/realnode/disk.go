@@ -33,8 +33,8 @@ const diskMiB = 1536
 
 // programs has the names of the guest's programs, by the folder on the disk that they are in.
 var programs = map[string][]string{
-	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "forward", "containerd", "containerd-shim-runc-v2", "ctr",
-		"runc"},
+	"usr/local/bin": {"kubelet", "tenon-agent", "plugin", "driver", "forward", "containerd",
+		"containerd-shim-runc-v2", "ctr", "runc"},
 	"opt/cni/bin": {"ptp", "loopback", "host-local"},
 }
 

@@ -42,6 +42,7 @@ func nodeParts(release string) []part {
 			ldflags: staticC + " -X " + version + ".gitVersion=" + release},
 		{name: "tenon-agent", packages: []string{module + "/cmd/tenon-agent"}, ldflags: staticC},
 		{name: "device plugins", packages: []string{module + "/test/vm/realnode/plugin"}, ldflags: staticC},
+		{name: "driver for claims", packages: []string{module + "/test/vm/realnode/driver"}, ldflags: staticC},
 		{name: "service forwarder", packages: []string{module + "/test/vm/realnode/forward"}, env: noC, ldflags: "-s -w"},
 		{name: "workload", packages: []string{module + "/test/vm/realnode/work"}, env: noC, ldflags: "-s -w"},
 		{name: "containerd", dir: "test/vm/realnode/parts/containerd", env: noC, ldflags: "-s -w",

@@ -33,6 +33,7 @@ func TestRealNodes(t *testing.T) {
 	defer cancel()
 	w := start(ctx, t, names...)
 	t.Run("what the agent finds is what was built", func(t *testing.T) { found(ctx, t, w) })
+	t.Run("claims get devices beside the CPUs", func(t *testing.T) { claims(ctx, t, w) })
 	t.Run("the default scheduler sends pods to their death", func(t *testing.T) { deaths(ctx, t, w) })
 	t.Run("Tenon does not", func(t *testing.T) { lives(ctx, t, w) })
 	t.Run("what a node uses is seen", func(t *testing.T) { used(ctx, t, w) })

@@ -137,6 +137,9 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.
 			t.Fatal(err)
 		}
 		files := rules(t, name)
+		if list := claimed[name]; list != "" {
+			files = map[string]guest.File{"/etc/devices": {Data: []byte(list), Mode: 0o644}}
+		}
 		wg.Go(func() {
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk[isOlder(name)],
 				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
@@ -184,7 +187,7 @@ func rules(t *testing.T, name string) map[string]guest.File {
 func logs(t *testing.T, n *realnode.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, program := range []string{"agent", "containerd", "kubelet"} {
+	for _, program := range []string{"agent", "containerd", "driver", "kubelet"} {
 		out, err := n.Log(ctx, program, 20)
 		t.Logf("node %s, log of %s: %v\n%s", n.Name, program, err, out)
 	}
