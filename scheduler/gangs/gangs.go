@@ -181,9 +181,7 @@ func (g *Gangs) pause(ctx context.Context, b *batch, changed <-chan struct{}, ov
 // ask asks for the turns of a batch, without holding the lock meanwhile. It returns what the batch waits for. again is
 // true if the batch has changed or ended. From the first time on, the batch takes no further members.
 func (g *Gangs) ask(b *batch, book Book) (changed <-chan struct{}, again bool) {
-	if g.open[b.gang] == b {
-		delete(g.open, b.gang)
-	}
+	g.shut(b)
 	members, left, insist := b.booked(), b.left, b.tries >= patience
 	b.tries++
 	g.mu.Unlock()
@@ -223,9 +221,7 @@ func (b *batch) booked() (out []ledger.Member) {
 // end ends the waiting of a batch. If it fails, its members are lost, and those that have not come are given up.
 func (g *Gangs) end(b *batch, err error) {
 	b.done = true
-	if g.open[b.gang] == b {
-		delete(g.open, b.gang)
-	}
+	g.shut(b)
 	if err != nil {
 		b.failed = fmt.Errorf("gang %s: %w", b.gang, err)
 		for _, uid := range slices.Sorted(maps.Keys(b.members)) {
@@ -235,6 +231,13 @@ func (g *Gangs) end(b *batch, err error) {
 		}
 	}
 	b.wake()
+}
+
+// shut makes a batch take no further members.
+func (g *Gangs) shut(b *batch) {
+	if g.open[b.gang] == b {
+		delete(g.open, b.gang)
+	}
 }
 
 func (g *Gangs) lose(uid string) {
@@ -258,8 +261,8 @@ func (g *Gangs) remove(b *batch, uid string) {
 	if b.asks == uid {
 		b.asks = ""
 	}
-	if len(b.members) == 0 && g.open[b.gang] == b {
-		delete(g.open, b.gang)
+	if len(b.members) == 0 {
+		g.shut(b)
 	}
 	if !b.done && len(b.arrived) == len(b.members) {
 		b.wake()

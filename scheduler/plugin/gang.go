@@ -27,8 +27,8 @@ func (p *Plugin) joinGang(cs fwk.CycleState, pod *v1.Pod, booked bool) {
 }
 
 // awaitGang blocks until the pod may be bound as far as its gang is concerned. For a pod of no gang it returns at once.
-// waited is true if the gang had to wait for its turns. If it waited in vain because of this node, the scheduler keeps
-// this pod away from the node until the ledger has news of it.
+// The result waited is true if the gang had to wait for its turns. If the gang failed after a wait on this node, the
+// pod is not scheduled to the node again before the ledger has news of the node.
 func (p *Plugin) awaitGang(ctx context.Context, pod *v1.Pod, node string) (waited bool, err error) {
 	uid, began := string(pod.UID), time.Now()
 	if !p.gangs.Has(uid) {

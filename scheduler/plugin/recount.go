@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -44,14 +43,7 @@ func (p *Plugin) missingAmounts(ctx context.Context, cs fwk.CycleState, pod *v1.
 // filtersExcept returns the names of the profile's filter plugins except the named one. ok is false if the profile
 // does not have that plugin.
 func (p *Plugin) filtersExcept(name string) (skip sets.Set[string], ok bool) {
-	f, lists := p.handle.(interface{ ListPlugins() *schedapi.Plugins })
-	if !lists {
-		return nil, false
-	}
-	skip = sets.New[string]()
-	for _, x := range f.ListPlugins().Filter.Enabled {
-		skip.Insert(x.Name)
-	}
+	skip = sets.New(p.filters()...)
 	ok = skip.Has(name)
 	return skip.Delete(name), ok
 }

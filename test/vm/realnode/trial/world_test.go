@@ -136,10 +136,7 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := rules(t, name)
-		if list := claimed[name]; list != "" {
-			files = map[string]guest.File{"/etc/devices": {Data: []byte(list), Mode: 0o644}}
-		}
+		files := filesOf(t, name)
 		wg.Go(func() {
 			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk[isOlder(name)],
 				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
@@ -167,20 +164,24 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.
 	}
 }
 
-// rules returns the files of a node whose agent pins containers; none for others.
-func rules(t *testing.T, name string) map[string]guest.File {
+// filesOf returns the files of a node with a driver for claims, and of one whose agent pins containers.
+func filesOf(t *testing.T, name string) map[string]guest.File {
 	t.Helper()
+	out := map[string]guest.File{}
+	if list := claimed[name]; list != "" {
+		out["/etc/devices"] = guest.File{Data: []byte(list), Mode: 0o644}
+	}
 	text, err := os.ReadFile(filepath.Join("testdata", name+".rules"))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return out
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]guest.File{
-		"/etc/tenon/pin.yaml":   {Data: text, Mode: 0o644},
-		"/etc/tenon/agent.args": {Data: []byte("--pin-config /etc/tenon/pin.yaml " + measuring + "\n"), Mode: 0o644},
-	}
+	args := "--pin-config /etc/tenon/pin.yaml " + measuring + "\n"
+	out["/etc/tenon/pin.yaml"] = guest.File{Data: text, Mode: 0o644}
+	out["/etc/tenon/agent.args"] = guest.File{Data: []byte(args), Mode: 0o644}
+	return out
 }
 
 // logs logs the last output of a node's programs.
