@@ -135,6 +135,9 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	var out []state.Outcome
 	if l.Amounts != nil {
 		a.pruneUnlisted(nil, true)
+		if renewed {
+			a.voidPredictions()
+		}
 		out = b.reportAmounts(a, before)
 	} else {
 		a.stopEstimating()

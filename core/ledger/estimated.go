@@ -69,6 +69,14 @@ func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outc
 	return out
 }
 
+// voidPredictions forgets what was predicted for another machine or under other rules: the CPUs of a
+// NodeResourceTopology have other numbers than in the layout that it replaces, so its amounts cannot be compared.
+func (a *account) voidPredictions() {
+	for _, f := range a.assumed {
+		f.options, f.earlier, f.past = choices{}, choices{}, estimate.Past{}
+	}
+}
+
 // stopEstimating records that the node now reports which pod holds what.
 func (a *account) stopEstimating() {
 	if a.estimate == nil {

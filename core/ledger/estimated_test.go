@@ -205,6 +205,43 @@ func TestANodeMayBecomeEstimatedAndExactAgain(t *testing.T) {
 	}
 }
 
+// The layout of a node goes, and its NodeResourceTopology stays. That has another machine, whose CPUs have other
+// numbers. It cannot refute what was predicted for the machine of the layout.
+func TestAmountsDoNotRefuteWhatWasPredictedForAnotherMachine(t *testing.T) {
+	for name, renew := range map[string]func(*Book){
+		"the layout is replaced": func(*Book) {},
+		"the layout goes first":  func(b *Book) { b.Forget("n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New()
+			b.Report("n", layout(t))
+			bindPod(t, b, 0, square(12))
+			bindPod(t, b, 1, square(12))
+			renew(b)
+			coarse := amounts(t, 0, 24, map[string]bool{id(0).UID: true, id(1).UID: true})
+			coarse.Machine, coarse.Amounts.Held[0].Memory[0].NUMAs = mirrored(t, coarse.Machine), 1
+			if got := b.Report("n", coarse); len(got) > 0 {
+				t.Errorf("the amounts of another machine have outcomes: %v", got)
+			}
+			wantFree(t, b, 6, 30)
+		})
+	}
+}
+
+// mirrored returns a machine whose two NUMA nodes have each other's CPUs.
+func mirrored(t *testing.T, m *topo.Machine) *topo.Machine {
+	t.Helper()
+	s := m.Spec()
+	for i := range s.Cores {
+		s.Cores[i].NUMA = 1 - s.Cores[i].NUMA
+	}
+	out, err := topo.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // For any sequence of pods, and any delay of reports: the node admits every pod that was said to fit, on the predicted
 // NUMA nodes. A report that counts all pods is taken as it is.
 func TestAnEstimatedNodeAdmitsWhatFits(t *testing.T) {
