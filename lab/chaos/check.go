@@ -47,7 +47,17 @@ func (r *run) settle(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not settled after %s", patience))
 	defer cancel()
-	err := r.record.wait(ctx, "all pods settle", func(lives []life) bool { return len(restless(lives)) == 0 })
+	began, last := time.Now(), []life(nil)
+	err := r.record.wait(ctx, "all pods settle", func(lives []life) bool {
+		still := restless(lives)
+		if len(still) > 0 {
+			last = still
+		}
+		return len(still) == 0
+	})
+	if took := time.Since(began); err == nil && took > patience/4 {
+		r.say("settled only after %s: %s", took.Round(time.Millisecond), strings.Join(statesOf(last), ", "))
+	}
 	if err != nil {
 		lives, _ := r.record.all()
 		if all := r.withoutUnplaced(restless(lives)); len(all) > 0 {
