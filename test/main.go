@@ -26,9 +26,10 @@
 //	go run ./test model            only every interleaving of three pods, two reports and a restart, deeper
 //	go run ./test packages         only installs the Debian packages
 //
-// Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. What
-// cannot be tested on this machine is printed at once and again at the end (NOT RUN). When CI is set in the
-// environment, that is a failure, except for lack of time and for the plugin for Headlamp.
+// Invariant: it prints what it runs before it runs it, and the last lines and the exit code give the result. Before
+// them come the last lines of each test that failed. What cannot be tested on this machine is printed at once and
+// again at the end (NOT RUN). When CI is set in the environment, that is a failure, except for lack of time and for
+// the plugin for Headlamp.
 package main
 
 import (
@@ -79,6 +80,9 @@ func main() {
 	defer stop()
 	r := &runner{out: os.Stdout, began: time.Now()}
 	err := r.run(ctx, os.Args[1:])
+	for _, f := range r.failures.all {
+		r.say("%s", strings.Join(f, "\n"))
+	}
 	for _, line := range r.untested {
 		r.say("%s", line)
 	}
@@ -140,6 +144,7 @@ type runner struct {
 	began time.Time
 	done  []string // the steps that passed, for the last line
 
+	failures  failures // what tests that failed printed last
 	untested  []string // the steps that were not run, one line each
 	installed bool     // packages were installed by this run
 }
@@ -272,7 +277,7 @@ func (r *runner) program(ctx context.Context, copies io.Writer, name string, lin
 	defer stop()
 	w := &progressWriter{r: r, wrote: make(chan struct{}, 1)}
 	go w.beat(alive, name, began)
-	out := io.MultiWriter(w, copies)
+	out := io.MultiWriter(w, &r.failures, copies)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
 		r.say("%s: failed after %s", name, time.Since(began).Round(time.Second))
