@@ -16,19 +16,19 @@ import (
 // makes the long tests that depend on the package run.
 const recentCommits = 60
 
-// pinnedNode boots a real node whose agent pins containers.
-const pinnedNode = "^TestPinnedNode$"
+// pinnedNode boots a real node whose agent pins containers, and one whose CPUs come from claims.
+const pinnedNode = "^(TestPinnedNode|TestCPUClaims)$"
 
-// pinnedPackages are the packages whose changes make TestPinnedNode run: the test, and the program that its node
-// runs.
+// pinnedPackages are the packages whose changes make these tests run: the tests, and the program that their nodes run.
 var pinnedPackages = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 
-// pinnedLatestStart is the latest time in a run at which TestPinnedNode begins. If it began later, it would not end
+// pinnedLatestStart is the latest time in a run at which these tests begin. If they began later, they would not end
 // within the 90 minutes of continuous integration.
 const pinnedLatestStart = 60 * time.Minute
 
-// pinnedNodes runs TestPinnedNode if something that it depends on has changed lately. It takes 13 minutes, which is
-// too long for every run. If the test has to run but the run was too slow, the last lines of the run report that too.
+// pinnedNodes runs the tests of pinnedNode if something that they depend on has changed lately. They take 15 minutes,
+// which is too long for every run. If they have to run but the run was too slow, the last lines of the run report that
+// too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	why, err := mustRun(ctx, pinnedPackages)
 	if err != nil {

@@ -3,9 +3,10 @@
 // detector. It also has interleavings of the ledger, the work of the core beside a recorded baseline, the linters,
 // and the plugin for Headlamp. Part lab: the other packages, images and chart, the chart on an API server, the
 // console in a browser, and the plugin for Volcano's scheduler. Part machines: the tests on real nodes. Before that
-// it installs the Debian packages that some tests need. The test of the node whose agent pins containers runs only if
-// something that it depends on has changed in the last 60 commits. If the run has taken an hour by then, this test is
-// NOT RUN. A trial that prints nothing for ten minutes is ended, and run again.
+// it installs the Debian packages that some tests need. The tests of the node whose agent pins containers and of
+// the one whose CPUs come from claims run only if something that they depend on has changed in the last 60
+// commits. If the run has taken an hour by then, these tests are NOT RUN. A trial that prints nothing for ten
+// minutes is ended, and run again.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test unit [ARGS...]   only that part; so for lab and machines
@@ -13,7 +14,7 @@
 //	go run ./test lint             only the linters
 //	go run ./test headlamp         only the plugin for Headlamp, which needs node
 //	go run ./test race [ARGS...]   only the heavy packages, under the race detector
-//	go run ./test node [ARGS...]   only the tests on real nodes, TestPinnedNode always
+//	go run ./test node [ARGS...]   only the tests on real nodes, always all of them
 //	go run ./test install [ARGS..] only the installation on a real node, which the other commands leave out: it
 //	                               builds images first, and takes longer than the rest
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser

@@ -42,7 +42,9 @@ var programs = map[string][]string{
 type Disk struct {
 	path    string
 	systemd bool
-	older   bool // the kubelet is OlderKubelet
+	// further are parts that this disk has besides the usual ones, or instead of them. Their program is replaced.
+	further func(release string) []part
+	program string
 }
 
 // BuildDisk builds the programs of a node if they are not up to date, and the disk that has them, as a file in dir.
@@ -54,7 +56,14 @@ func BuildDisk(ctx context.Context, dir string, progress func(line string)) (*Di
 
 // BuildOlderDisk does what BuildDisk does. Its nodes have the kubelet [OlderKubelet].
 func BuildOlderDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
-	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "older.img"), older: true}, dir, progress)
+	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "older.img"), further: olderParts, program: "kubelet"}, dir,
+		progress)
+}
+
+// BuildCPUDriverDisk does what BuildDisk does. Its nodes also have dra-driver-cpu, which "dracpu" starts.
+func BuildCPUDriverDisk(ctx context.Context, dir string, progress func(line string)) (*Disk, error) {
+	return buildDisk(ctx, &Disk{path: filepath.Join(dir, "dracpu.img"), further: cpuDriverParts, program: "dracpu"}, dir,
+		progress)
 }
 
 // BuildSystemdDisk does what BuildDisk does. Its nodes run Debian's systemd, with units for containerd, the kubelet
@@ -106,8 +115,8 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	if d.older {
-		if err := replaceKubelet(ctx, tree, say); err != nil {
+	if d.further != nil {
+		if err := d.addProgram(ctx, tree, say); err != nil {
 			return err
 		}
 	}
@@ -118,17 +127,17 @@ func (d *Disk) build(ctx context.Context, dir string, say func(string)) error {
 	return nil
 }
 
-// replaceKubelet puts the older kubelet in place of the newest one.
-func replaceKubelet(ctx context.Context, tree string, say func(string)) error {
-	bin, err := buildAll(ctx, "older", olderParts, say)
+// addProgram builds the disk's further parts, and puts their program in place of one of the same name.
+func (d *Disk) addProgram(ctx context.Context, tree string, say func(string)) error {
+	bin, err := buildAll(ctx, "further", d.further, say)
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(tree, "usr/local/bin/kubelet")
-	if err := os.Remove(file); err != nil {
+	file := filepath.Join(tree, "usr/local/bin", d.program)
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return copyFile(file, filepath.Join(bin, "kubelet"))
+	return copyFile(file, filepath.Join(bin, d.program))
 }
 
 // checkHost refuses hosts on which programs would have to be cross-compiled with a C library.

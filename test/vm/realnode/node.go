@@ -242,7 +242,8 @@ func (n *Node) StopProgram(ctx context.Context, program string) error {
 	return nil
 }
 
-// StartProgram starts a program that was stopped, or "driver", the driver for claims, which no other step starts.
+// StartProgram starts a program that was stopped, or a driver for claims, which no other step starts: "driver" or
+// "dracpu".
 func (n *Node) StartProgram(ctx context.Context, program string) error {
 	if err := n.step(ctx, program); err != nil {
 		return fmt.Errorf("start %s of node %s: %w", program, n.Name, err)

@@ -71,6 +71,13 @@ func olderParts(string) []part {
 		ldflags:  staticC + " -X k8s.io/component-base/version.gitVersion=" + OlderKubelet}}
 }
 
+// cpuDriverParts returns the part with dra-driver-cpu, whose release the go.mod in parts/dracpu pins. The argument has
+// no influence.
+func cpuDriverParts(string) []part {
+	return []part{{name: "dra-driver-cpu", dir: "test/vm/realnode/parts/dracpu", env: []string{"CGO_ENABLED=0"},
+		ldflags: "-s -w", packages: []string{"github.com/kubernetes-sigs/dra-driver-cpu/cmd/dracpu"}}}
+}
+
 // toolParts lists the programs of an administrator's computer, and kube-controller-manager, which the lab's control
 // plane lacks.
 func toolParts(release string) []part {

@@ -7,15 +7,17 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// claimed has the devices of drivers for claims, by node, with their NUMA nodes. kube-scheduler takes the first ones.
-var claimed = map[string]string{"two": "gpu-0 1\ngpu-1 1\ngpu-2 0\ngpu-3 0\n"}
+// gpus are the devices of the driver for claims, with their NUMA nodes. kube-scheduler takes the first ones.
+const gpus = "gpu-0 1\ngpu-1 1\ngpu-2 0\ngpu-3 0\n"
+
+// claimed has the devices of drivers for claims, by node.
+var claimed = map[string]string{"two": gpus, cpus: gpus}
 
 // claims runs a driver for claims beside the kubelet. What processes may use is compared with the NUMA nodes of the
 // devices that their containers got.
@@ -23,22 +25,18 @@ func claims(ctx context.Context, t *testing.T, w *world) {
 	if err := w.nodes["two"].StartProgram(ctx, "driver"); err != nil {
 		t.Fatal(err)
 	}
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
-	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
-		Expression: `device.driver == "gpu.example.com"`}}}
-	if _, err := w.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.class(ctx, t, "gpu", "gpu.example.com")
 	for _, c := range []struct{ scheduler, name, cpus, device string }{
 		{"default-scheduler", "blind", "2-3", "gpu-0"}, // CPUs of NUMA node 0, and a device of NUMA node 1
 		{tenon, "near", "2-3", "gpu-2"},
 		{tenon, "second", "4-5", "gpu-1"},
 	} {
-		pod := w.claiming(ctx, t, c.scheduler, c.name)
+		pod := on("two", c.scheduler, c.name, guaranteed("c", "2", "64Mi"))
+		w.request(ctx, t, pod, "gpu", nil)
 		w.create(ctx, t, pod)
 		pod = w.await(ctx, t, c.name, workload.Running)
-		cpus := w.granted(ctx, t, pod, "claim_"+c.name+"_gpu=true")
-		if device := w.device(ctx, t, c.name); device != c.device || cpus.String() != c.cpus {
+		cpus := w.granted(ctx, t, pod, "claim_"+c.name+"_gpu_gpu=true")
+		if device := w.device(ctx, t, c.name+"-gpu"); device != c.device || cpus.String() != c.cpus {
 			t.Errorf("pod %s has CPUs %s and device %s, want %s and %s", c.name, cpus, device, c.cpus, c.device)
 		}
 		if c.scheduler != tenon {
@@ -52,22 +50,6 @@ func claims(ctx context.Context, t *testing.T, w *world) {
 		w.remove(ctx, t, name)
 		w.gone(ctx, t, name)
 	}
-}
-
-// claiming returns a pod of two CPUs on node two with a claim of one device, which it creates.
-func (w *world) claiming(ctx context.Context, t *testing.T, scheduler, name string) *v1.Pod {
-	t.Helper()
-	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
-		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
-	if _, err := w.client.ResourceV1().ResourceClaims("default").Create(ctx, claim, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	c := guaranteed("c", "2", "64Mi")
-	c.Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
-	p := on("two", scheduler, name, c)
-	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
-	return p
 }
 
 // device returns the device that a claim has.
@@ -87,7 +69,7 @@ func (w *world) device(ctx context.Context, t *testing.T, claim string) string {
 // the driver sets it in the container for which it prepared the claim.
 func (w *world) granted(ctx context.Context, t *testing.T, pod *v1.Pod, variable string) idset.Set[idset.CPU] {
 	t.Helper()
-	n := w.nodes["two"]
+	n := w.nodes[pod.Spec.NodeName]
 	all, err := n.Processes(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func start(ctx context.Context, t *testing.T, names ...string) *world {
 	if runtime.GOARCH != "amd64" && os.Getenv("CI") == "" {
 		t.Skip("the programs of a node are built for amd64")
 	}
-	disk, err := disks(ctx, dir, say)
+	disk, err := disks(ctx, dir, names, say)
 	if missing := (*guest.MissingError)(nil); errors.As(err, &missing) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	} else if err != nil {
@@ -91,13 +91,32 @@ var oldNodes = flag.String("older", "", "names of nodes whose kubelet is "+realn
 // isOlder reports whether a node has the older kubelet.
 func isOlder(name string) bool { return slices.Contains(strings.Split(*oldNodes, ","), name) }
 
-// disks builds the disks that nodes boot from, by whether their kubelet is the older one.
-func disks(ctx context.Context, dir string, say func(string)) (out map[bool]*realnode.Disk, err error) {
-	out = map[bool]*realnode.Disk{}
-	if out[false], err = realnode.BuildDisk(ctx, dir, say); err == nil && *oldNodes != "" {
-		out[true], err = realnode.BuildOlderDisk(ctx, dir, say)
+// builderOf returns the name of the disk that a node boots from, and what builds it.
+func builderOf(node string) (string, func(context.Context, string, func(string)) (*realnode.Disk, error)) {
+	switch {
+	case node == cpus:
+		return "with dra-driver-cpu", realnode.BuildCPUDriverDisk
+	case isOlder(node):
+		return "older", realnode.BuildOlderDisk
 	}
-	return out, err
+	return "usual", realnode.BuildDisk
+}
+
+// disks builds the disks that nodes boot from, by their names.
+func disks(ctx context.Context, dir string, nodes []string, say func(string)) (map[string]*realnode.Disk, error) {
+	out := map[string]*realnode.Disk{}
+	for _, n := range nodes {
+		name, build := builderOf(n)
+		if out[name] != nil {
+			continue
+		}
+		d, err := build(ctx, dir, say)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = d
+	}
+	return out, nil
 }
 
 func cleanup(t *testing.T, stop func() error) {
@@ -127,7 +146,7 @@ func (w *world) schedule(ctx context.Context, t *testing.T, dir string) {
 }
 
 // boot boots all nodes at once.
-func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.Disk, say func(string)) {
+func (w *world) boot(ctx context.Context, t *testing.T, disk map[string]*realnode.Disk, say func(string)) {
 	t.Helper()
 	var wg sync.WaitGroup
 	nodes, errs := make([]*realnode.Node, len(w.names)), make([]error, len(w.names))
@@ -137,8 +156,9 @@ func (w *world) boot(ctx context.Context, t *testing.T, disk map[bool]*realnode.
 			t.Fatal(err)
 		}
 		files := filesOf(t, name)
+		image, _ := builderOf(name)
 		wg.Go(func() {
-			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk[isOlder(name)],
+			nodes[i], errs[i] = realnode.Start(ctx, realnode.Config{Name: name, Machine: w.made[name], Disk: disk[image],
 				Kubelet: access, Admin: w.plane.Admin, Progress: say, Files: files,
 				Agent: func(ctx context.Context) (*rest.Config, error) {
 					return rights.As(ctx, w.plane.Admin, rights.Account{Namespace: deploy.AgentNamespace,
@@ -188,7 +208,7 @@ func filesOf(t *testing.T, name string) map[string]guest.File {
 func logs(t *testing.T, n *realnode.Node) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, program := range []string{"agent", "containerd", "driver", "kubelet"} {
+	for _, program := range []string{"agent", "containerd", "driver", "dracpu", "kubelet"} {
 		out, err := n.Log(ctx, program, 20)
 		t.Logf("node %s, log of %s: %v\n%s", n.Name, program, err, out)
 	}
