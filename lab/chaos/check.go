@@ -20,9 +20,10 @@ import (
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-// patience bounds how long the cluster may take to settle after the last action. It is longer than the 30 seconds
-// after which an agent reads everything again, and the 30 seconds after which a pod loses its turn.
-const patience = 75 * time.Second
+// patience bounds how long the cluster may take to settle after the last action. These may follow on each other: a
+// minute until a node counts as silent, the 30 seconds after which a pod loses its turn, and its back-off of ten
+// seconds.
+const patience = 2 * time.Minute
 
 // settle starts nodes and agents that do not run, ends the ailments whose rounds are over, and delivers held reports.
 // Then it waits until no pod is restless. If pods stay restless for longer than patience, it records that as a
@@ -55,7 +56,7 @@ func (r *run) settle(ctx context.Context) error {
 		}
 		return len(still) == 0
 	})
-	if took := time.Since(began); err == nil && took > patience/4 {
+	if took := time.Since(began); err == nil && took > patience/8 {
 		r.say("settled only after %s: %s", took.Round(time.Millisecond), strings.Join(statesOf(last), ", "))
 	}
 	if err != nil {
@@ -186,7 +187,7 @@ func (r *run) await(ctx context.Context, wrong func() []string) bool {
 		return len(last) == 0, nil
 	})
 	if err == nil {
-		if took := time.Since(began); took > patience/4 {
+		if took := time.Since(began); took > patience/8 {
 			r.say("agreed only after %s", took.Round(time.Millisecond))
 		}
 		return true
