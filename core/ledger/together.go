@@ -11,10 +11,12 @@ import (
 
 // This file gives turns to the members of a group, which are bound together or not at all, on one node or on several.
 //
-// If members took their turns one by one, two groups could each have the turn on a node where the other one waits. So
-// the first member in line of each node gets its turn in one step, under the locks of all these nodes, or none does. A
-// member that comes after another one on its node gets its turn then, too, unless it has to wait for that one: its turn
-// comes once the node has admitted the other one, and its room is booked until then.
+// If members took their turns one by one, two groups could each have the turn on a node where the other one waits.
+// So the first member in line of each node gets its turn in one step, under the locks of all these nodes, or none
+// does. A member that comes after another one on its node gets its turn then, too, unless it has to wait for that
+// one: its turn comes once the node has admitted the other one, and its room is booked until then. So a member has
+// to wait, too, where the node could admit it before an earlier one and then had no room for a later one
+// (leavesRoom).
 
 // Member is a pod of a group. Created is its creation time in seconds of the API server's clock.
 type Member struct {
@@ -131,6 +133,9 @@ func fill(lines []*line, nodes map[string][]Member) error {
 				f.created = nodes[a.name][at].Created
 			}
 		}
+		for _, f := range l.members {
+			f.mates = l.members
+		}
 		if a.base == nil || len(l.members) < len(nodes[a.name]) {
 			return fmt.Errorf("pods %v are not reserved on node %s", nodes[a.name], a.name)
 		}
@@ -168,9 +173,25 @@ func (b *Book) takeAll(l *line) Refusal {
 		x.passed = b.take(a, f)
 		l.taken = append(l.taken, x)
 	}
+	n := b.snap.Load().Node(a.name)
 	for _, x := range l.taken {
-		if v := granted(b.snap.Load().Node(a.name), x.pod); !v.Fits() {
+		if v := granted(n, x.pod); !v.Fits() {
 			return Refusal{x.pod.id.UID, v}
+		}
+	}
+	return l.crowdedOut(n)
+}
+
+// crowdedOut returns a member that still waits, and for which a state of the node has no room.
+func (l *line) crowdedOut(n *state.Node) Refusal {
+	for _, f := range l.members {
+		for _, one := range append([]*state.Node{n}, n.Others...) {
+			if _, there := one.Entry(f.id.UID); f.turned != 0 || there {
+				continue
+			}
+			if v := one.Place(f.pod, f.demand); !v.Fits() {
+				return Refusal{f.id.UID, v}
+			}
 		}
 	}
 	return Refusal{}

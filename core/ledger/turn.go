@@ -144,7 +144,7 @@ func (a *account) ahead(me *assumedPod) []*assumedPod {
 const maxTogether = 16
 
 // inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
-// any order, and the orders must lead to few states, with certain devices in each.
+// any order, and the orders must lead to few states, with certain devices in each, and with room for the pod's mates.
 func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.estimated() {
 		return false // amounts do not show the order
@@ -155,9 +155,28 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 			return false
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-			return slices.ContainsFunc(w.got, unsureDevices) || !s.meetsDemands(w, me)
+			return slices.ContainsFunc(w.got, unsureDevices) || !s.meetsDemands(w, me) || !a.leavesRoom(w, me)
 		})
 	})
+}
+
+// leavesRoom reports whether the mates of a pod that wait for their turns fit in a state, in the order of the pods that
+// wait.
+func (a *account) leavesRoom(w *nodeState, me *assumedPod) bool {
+	if len(me.mates) == 0 {
+		return true
+	}
+	for i, f := range a.assumed {
+		if f.turned != 0 {
+			continue
+		}
+		if v := f.place(w.usage); v.Fits() {
+			w = w.with(i, v.Holdings)
+		} else if slices.Contains(me.mates, f) {
+			return false
+		}
+	}
+	return true
 }
 
 // meetsDemands reports whether what the pods before me get in a state satisfies their demands, and all pods keep where
