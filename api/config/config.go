@@ -31,6 +31,8 @@ const (
 	// TenonClaims is the name of the plugin that takes the place of DynamicResources; its arguments are
 	// DynamicResourcesArgs.
 	TenonClaims = "TenonClaims"
+	// TenonGroups is the name of the plugin that takes the place of TopologyPlacementGenerator. It has no arguments.
+	TenonGroups = "TenonGroups"
 )
 
 // What to do with a node that is not known well enough: values of UnknownNodes, CoarseNodes, SilentNodes and

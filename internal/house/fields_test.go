@@ -55,6 +55,10 @@ var keys = map[string]string{
 	"cluster/stage other":            "",
 	"cluster/stage v1.LabelHostname": "",
 	"face/console l":                 "",
+
+	`"scheduling.k8s.io/group-name"`:        "scheduling.k8s.io/group-name",
+	`"scheduling.x-k8s.io/pod-group"`:       "scheduling.x-k8s.io/pod-group",
+	`"yunikorn.apache.org/task-group-name"`: "yunikorn.apache.org/task-group-name",
 }
 
 // Users may write false annotations and labels. For each such field that a program reads, the table has a row with the

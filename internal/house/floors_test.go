@@ -60,6 +60,7 @@ var floors = []floor{
 	},
 	{"core/guard", pure, words(`core/place core/state`), nil},
 	{"core/overlay", pure, words(`core/place core/state`), nil},
+	{"core/assign", pure, words(`core/place core/state`), nil},
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
@@ -161,6 +162,8 @@ var floors = []floor{
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/arrange", nil, words(`api/config scheduler/fwk`),
+		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
@@ -168,7 +171,7 @@ var floors = []floor{
 	{
 		"scheduler/plugin",
 		nil,
-		words(`core/... api/... cluster/kube guests/affinity scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
+		words(`core/... api/... cluster/kube guests/affinity scheduler/arrange scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
 			scheduler/fwk scheduler/gangs scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/steer scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
@@ -192,7 +195,7 @@ var floors = []floor{
 			k8s.io/streaming`), inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
-	{"face/...", nil, words(`core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
+	{"face/...", nil, words(`core/assign core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
 		core/summary core/whatif api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 
@@ -246,7 +249,7 @@ var (
 
 // heavy are the only packages whose code may import k8s.io/kubernetes: everything else builds in
 // seconds and can be tested under the race detector at no cost.
-var heavy = words(`scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server scheduler/steer lab/...
+var heavy = words(`scheduler/arrange scheduler/candidates scheduler/fwk scheduler/preempt scheduler/profiles/... scheduler/plugin scheduler/server scheduler/steer lab/...
 	cmd/tenon-scheduler cmd/tenon-lab test/bench/... test/vm/realnode/driver`)
 
 // light are programs that must not link k8s.io/kubernetes, not even by way of other packages.

@@ -206,11 +206,21 @@ func TestGangsWithoutTenonStartInPart(t *testing.T) {
 func start(ctx context.Context, t *testing.T, profiles string, outcome func(state.Outcome)) (kubernetes.Interface,
 	*workload.Watch) {
 	t.Helper()
+	_, client, pods := startRunning(ctx, t, profiles, outcome)
+	return client, pods
+}
+
+// startRunning is start with further nodes, and returns the scheduler, too.
+func startRunning(ctx context.Context, t *testing.T, profiles string, outcome func(state.Outcome), more ...string) (
+	*scheduler.Running, kubernetes.Interface, *workload.Watch) {
+	t.Helper()
+	var nodes []lab.Node
+	for _, name := range append([]string{"a", "b", "c"}, more...) {
+		nodes = append(nodes, lab.Node{Name: name, Machine: "halves"})
+	}
 	files := fstest.MapFS{"halves.txt": {Data: []byte("source made up: two numas of 30 CPUs for pods each" + machine)},
 		"halves.yaml": {Data: []byte(config)}}
-	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: []string{"scheduling.k8s.io/v1beta1"},
-		Nodes: []lab.Node{{Name: "a", Machine: "halves"}, {Name: "b", Machine: "halves"}, {Name: "c", Machine: "halves"}},
-	})
+	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: []string{"scheduling.k8s.io/v1beta1"}, Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +244,7 @@ func start(ctx context.Context, t *testing.T, profiles string, outcome func(stat
 		t.Fatal(err)
 	}
 	t.Cleanup(pods.Stop)
-	return client, pods
+	return s, client, pods
 }
 
 // remove deletes the pods of a gang.

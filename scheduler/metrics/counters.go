@@ -31,6 +31,7 @@ type Counters struct {
 	exceeded    *metrics.CounterVec
 	suppressed  *metrics.Counter
 	undone      *metrics.Counter
+	gangs       *metrics.CounterVec
 	turns       *metrics.HistogramVec
 	registry    metrics.KubeRegistry
 }
@@ -71,6 +72,9 @@ func NewCounters() *Counters {
 			"Lines that annotations of pods ask for and that were not logged, because too many pods ask.")),
 		undone: metrics.NewCounter(counter("claims_undone_total",
 			"Reservations of devices for claims that were undone, because other pods changed where the pod's CPUs are.")),
+		gangs: metrics.NewCounterVec(counter("gang_searches_total",
+			"Searches for the nodes of a gang that kube-scheduler could not place pod by pod, by result (found; none: "+
+				"there are no such nodes; spent: it was given up)."), []string{"result"}),
 	}
 	m.turns = metrics.NewHistogramVec(&metrics.HistogramOpts{Subsystem: "tenon", Name: "turn_wait_seconds",
 		Help: "Time that pods waited for their turn on their node, by what they waited for at first (turn, order, " +
@@ -78,7 +82,7 @@ func NewCounters() *Counters {
 		Buckets: metrics.ExponentialBuckets(0.01, 2, 14), StabilityLevel: metrics.ALPHA}, []string{"reason"})
 	m.registry = metrics.NewKubeRegistry()
 	for _, c := range []metrics.Registerable{m.predicted, m.woken, m.predictions, m.wrong, m.rejected, m.foreign,
-		m.layouts, m.topologies, m.exceeded, m.suppressed, m.undone, m.turns} {
+		m.layouts, m.topologies, m.exceeded, m.suppressed, m.undone, m.gangs, m.turns} {
 		m.registry.MustRegister(c)
 		_ = legacyregistry.Register(c) // a second scheduler in one process finds the name registered
 	}
@@ -106,9 +110,27 @@ func (c *Counters) zero() {
 	for _, what := range []string{BudgetPod, BudgetVictims} {
 		c.exceeded.WithLabelValues(what)
 	}
+	for _, result := range []string{"found", "none", "spent"} {
+		c.gangs.WithLabelValues(result)
+	}
 	for _, why := range state.WaitReasons() {
 		c.turns.WithLabelValues(string(why))
 	}
+}
+
+// GangSearched counts a search for the nodes of a gang. spent is true if it ended before its result was known.
+func (c *Counters) GangSearched(found, spent bool) {
+	if c == nil {
+		return
+	}
+	result := "none"
+	switch {
+	case found:
+		result = "found"
+	case spent:
+		result = "spent"
+	}
+	c.gangs.WithLabelValues(result).Inc()
 }
 
 // ClaimUndone counts devices that were reserved and released again, since the pod will be elsewhere on the node.

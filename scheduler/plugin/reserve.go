@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/scheduler/arrange"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -16,6 +17,15 @@ import (
 // Reserve books what the pod will hold. It computes the verdict again under the ledger's lock, because the node may
 // have changed since Filter.
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	status := p.book(ctx, cs, pod, node)
+	if status.IsSuccess() {
+		arrange.Placed(cs, string(pod.UID))
+	}
+	return status
+}
+
+// book is Reserve.
+func (p *Plugin) book(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
 		p.joinGang(cs, pod, false)

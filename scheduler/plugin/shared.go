@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/dynamicinformer"
+	basemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
@@ -199,6 +200,9 @@ func (s *Shared) ownPods() (out []*v1.Pod) {
 	}
 	return out
 }
+
+// Gatherer returns the counters of this scheduler, whether the process serves them or not.
+func (s *Shared) Gatherer() basemetrics.Gatherer { return s.metrics.Gatherer() }
 
 // Inspection returns what inspection and metrics show of the scheduler.
 func (s *Shared) Inspection() inspect.Source {

@@ -44,6 +44,7 @@ func Complete(profiles []schedapi.KubeSchedulerProfile, logger klog.Logger) erro
 		for _, name := range names {
 			steerClaims(&profiles[i], name)
 			completeProfile(pl, name, logger.WithValues("profile", profiles[i].SchedulerName, "plugin", name))
+			arrangeGroups(pl, name)
 		}
 	}
 	return nil

@@ -99,6 +99,7 @@ func create(
 		scheduler.WithProfiles(conf.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
 			config.Tenon: s.Factory(config.Tenon), config.Match: s.Factory(config.Match), config.TenonClaims: s.Claims(),
+			config.TenonGroups: s.Groups(),
 			profiles.ShardName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return shard, nil }}),
 		scheduler.WithBuildFrameworkCapturer(func(p schedapi.KubeSchedulerProfile) { built = append(built, p) }),
 		scheduler.WithPercentageOfNodesToScore(conf.PercentageOfNodesToScore),

@@ -1,0 +1,204 @@
+package assign
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// twoNUMAs has two NUMA nodes of eight CPUs each. The system reserves one on each.
+const twoNUMAs = `
+numa 0 socket 0 cpus 0/1/2/3/4/5/6/7 memory 16Gi
+numa 1 socket 1 cpus 8/9/10/11/12/13/14/15 memory 16Gi
+`
+
+// node returns an empty node whose kubelet puts each container on one NUMA node.
+func node(t interface{ Fatal(...any) }, name string) *state.Node {
+	m, err := topo.ParseMachine(twoNUMAs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA},
+		CPU: place.CPURules{Static: true, Reserved: idset.Of[idset.CPU](0, 8)}}
+	return &state.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+}
+
+func pod(i, cpus int) Pod {
+	p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: int64(cpus) * 1000}}}
+	return Pod{ID: state.PodID{UID: fmt.Sprint("uid-", i)}, Pod: p, Kind: p.Shape()}
+}
+
+func with(t interface{ Fatal(...any) }, n *state.Node, cpus ...int) *state.Node {
+	for i, c := range cpus {
+		next, ok := n.With(state.PodID{UID: fmt.Sprint(n.Name, "-", i)}, pod(i, c).Pod)
+		if !ok {
+			t.Fatal("the node has no room")
+		}
+		n = next
+	}
+	return n
+}
+
+const plenty = 1 << 20
+
+// Two small pods come before two large ones. Best for each of the small ones may be the node that the large ones need.
+func TestSmallPodsLeaveRoomForLargeOnes(t *testing.T) {
+	p := Problem{Nodes: []*state.Node{node(t, "empty"), with(t, node(t, "tight"), 4, 4)},
+		Pods: []Pod{pod(0, 3), pod(1, 3), pod(2, 7), pod(3, 7)}, Least: 4, Budget: plenty}
+	at, spent := Find(p)
+	if spent || fmt.Sprint(at) != "[1 1 0 0]" {
+		t.Errorf("the pods get nodes %v, spent %t", at, spent)
+	}
+	p.Barred = func(node, pod int) bool { return node == 1 && pod < 2 }
+	if at, spent := Find(p); at != nil || spent {
+		t.Errorf("small pods that node 1 does not take get %v, spent %t", at, spent)
+	}
+	p.Least = 3
+	at, _ = Find(p)
+	if n := len(slices.DeleteFunc(slices.Clone(at), func(n int) bool { return n == Left })); n != 3 {
+		t.Errorf("three of the pods should get nodes: %v", at)
+	}
+	p.Barred, p.Least, p.Room = nil, 4, func(node int, pods []int) bool { return len(pods) < 2 }
+	if at, spent := Find(p); at != nil || spent {
+		t.Errorf("four pods get %v on two nodes with room for one each, spent %t", at, spent)
+	}
+}
+
+func TestASearchEndsWithItsBudget(t *testing.T) {
+	p := Problem{Budget: 10_000}
+	for i := range 8 {
+		p.Nodes = append(p.Nodes, node(t, fmt.Sprint(i)))
+	}
+	for i := range 20 { // two fit each node
+		p.Pods = append(p.Pods, pod(i, 5))
+	}
+	if at, spent := Find(p); spent || placed(at) != 16 {
+		t.Errorf("of 20 equal pods, %d have nodes, spent %t", placed(at), spent)
+	}
+	p.Least = 17
+	if at, spent := Find(p); at != nil || spent {
+		t.Errorf("17 equal pods have %v, spent %t", at, spent)
+	}
+	p.Pods, p.Least = p.Pods[:17], 17
+	p.Pods[16] = pod(16, 4) // no kind lacks room, and all of them together do
+	if at, spent := Find(p); at != nil || !spent {
+		t.Errorf("a search that is too long has %v, spent %t", at, spent)
+	}
+	p.Nodes = nil
+	if at, spent := Find(p); at != nil || spent {
+		t.Errorf("pods without nodes get %v", at)
+	}
+}
+
+func placed(at []int) (n int) {
+	for _, node := range at {
+		if node != Left {
+			n++
+		}
+	}
+	return n
+}
+
+// Pods that need much memory move later ones to the other NUMA node. A pod that is taken out of the order may then not
+// fit, and all of them in their order do.
+func TestPodsThatFitInTheirOrderOnly(t *testing.T) {
+	n := node(t, "n")
+	n.Rules.Memory = place.MemoryRules{Static: true}
+	n.Usage = place.NewUsage(n.Machine, n.Rules)
+	n = with(t, n, 1)
+	gib := func(p Pod, n int64) Pod {
+		p.Pod.Containers[0].Memory = []place.Amount{{Kind: topo.Memory, Bytes: n << 30}}
+		p.Kind = p.Pod.Shape()
+		return p
+	}
+	p := Problem{Nodes: []*state.Node{n}, Least: 3, Budget: plenty,
+		Pods: []Pod{gib(pod(0, 1), 15), gib(pod(1, 3), 4), gib(pod(2, 5), 1)}}
+	if at, spent := Find(p); fmt.Sprint(at) != "[0 0 0]" || spent {
+		t.Errorf("the pods get %v, spent %t", at, spent)
+	}
+}
+
+// For any small group: Find has an assignment exactly if there is one, with nodes for as many pods as possible, and its
+// pods fit in their order.
+func TestFindIsExhaustive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Problem{Budget: plenty}
+		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+			n := node(t, fmt.Sprint("n", i))
+			for range rapid.IntRange(0, 3).Draw(t, "pods") {
+				n, _ = n.With(state.PodID{UID: fmt.Sprint(i, len(n.Entries))}, pod(0, rapid.IntRange(1, 6).Draw(t, "cpus")).Pod)
+			}
+			p.Nodes = append(p.Nodes, n)
+		}
+		barred := map[string]int{}
+		for i := range rapid.IntRange(1, 5).Draw(t, "members") {
+			m := pod(i, rapid.IntRange(1, 8).Draw(t, "wanted"))
+			if n := rapid.IntRange(-3, 2).Draw(t, "barred"); n >= 0 {
+				m.Kind += fmt.Sprint(" not on ", n)
+				barred[m.Kind] = n + 1
+			}
+			p.Pods = append(p.Pods, m)
+		}
+		p.Barred = func(node, pod int) bool { return barred[p.Pods[pod].Kind] == node+1 }
+		p.Least = rapid.IntRange(1, len(p.Pods)).Draw(t, "least")
+		at, spent := Find(p)
+		if spent {
+			t.Fatal("the search was not finished")
+		}
+		most := mostOf(&p, p.Nodes, 0)
+		if at == nil {
+			if most >= p.Least {
+				t.Fatalf("%d pods have places, and Find has none for %d", most, p.Least)
+			}
+			return
+		}
+		if n := replay(t, &p, at); n < p.Least || n != most {
+			t.Fatalf("%d pods have nodes %v; %d can", n, at, most)
+		}
+	})
+}
+
+// mostOf returns how many of the pods from index i on can have nodes at once, by trying every assignment.
+func mostOf(p *Problem, nodes []*state.Node, i int) int {
+	if i == len(p.Pods) {
+		return 0
+	}
+	most := mostOf(p, nodes, i+1)
+	for at, n := range nodes {
+		if p.Barred(at, i) {
+			continue
+		}
+		if next, ok := n.With(p.Pods[i].ID, p.Pods[i].Pod); ok {
+			rest := slices.Clone(nodes)
+			rest[at] = next
+			most = max(most, 1+mostOf(p, rest, i+1))
+		}
+	}
+	return most
+}
+
+// replay admits the pods in their order, and returns how many have nodes.
+func replay(t *rapid.T, p *Problem, at []int) (n int) {
+	now := slices.Clone(p.Nodes)
+	for i, node := range at {
+		if node == Left {
+			continue
+		}
+		if p.Barred(node, i) {
+			t.Fatalf("pod %d gets node %d, which does not take it", i, node)
+		}
+		next, ok := now[node].With(p.Pods[i].ID, p.Pods[i].Pod)
+		if !ok {
+			t.Fatalf("pod %d does not fit node %d after the others: %v", i, node, at)
+		}
+		now[node], n = next, n+1
+	}
+	return n
+}

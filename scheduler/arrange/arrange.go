@@ -1,0 +1,39 @@
+// Package arrange makes kube-scheduler try again to place a gang, with a node of its own choice for each pod.
+//
+// The group cycle takes the pods of a gang in a fixed order, and for each of them the best node at that moment. For
+// unequal pods it finds no placement in many cases in which there is one. The package wraps the plugin of
+// kube-scheduler that generates placements (TopologyPlacementGenerator), and has each placement tried again if too few
+// pods of the gang got nodes there. Then a [Planner] finds where each pod goes, and PreFilter leaves it that node only.
+//
+// Invariant: where the usual way places the gang, nothing else is tried. Every other attempt passes all plugins of the
+// profile: a planned node that one of them refuses is planned for that pod no more. The package gives up after maxTries
+// plans for a placement. It does not look at composite groups, at groups without a gang's policy, and before 1.37.
+package arrange
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/api/config"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// Name is the name of the plugin in profiles. A profile that enables it has to disable TopologyPlacementGenerator.
+const Name = config.TenonGroups
+
+// Planner finds nodes for the pods of a gang.
+type Planner interface {
+	// Unequal reports whether a plan may find nodes where kube-scheduler finds none: if some pods are judged otherwise
+	// than others.
+	Unequal(pods []*v1.Pod) bool
+	// Plan finds nodes among the given ones for at least least of the pods, which are admitted in this order. It uses no
+	// node for a pod, and for pods like it, for which barred returns true. The error is why there is no plan.
+	Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (Plan, error)
+}
+
+// Plan has the nodes of pods.
+type Plan struct {
+	// At has the node of each pod for which one was found, by UID. Out has the pods that are left out. Pods in neither
+	// may have any node.
+	At  map[string]string
+	Out map[string]bool
+}

@@ -1,0 +1,142 @@
+//go:build !upto1.36
+
+package arrange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	upstream "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// planner plans every pod onto the first of its nodes that is not barred.
+type planner struct {
+	nodes []string
+	plans int
+	why   error
+}
+
+func (p *planner) Unequal([]*v1.Pod) bool { return true }
+
+func (p *planner) Plan(pods []*v1.Pod, _ []fwk.NodeInfo, _ int, barred func(uid, node string) bool) (Plan, error) {
+	p.plans++
+	if p.why != nil {
+		return Plan{}, p.why
+	}
+	out := Plan{At: map[string]string{}}
+	for _, pod := range pods {
+		for _, n := range p.nodes {
+			if !barred(string(pod.UID), n) {
+				out.At[string(pod.UID)] = n
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// attempt runs PreFilter for the pods of a gang as a group cycle does for one placement. refuses reports whether a pod
+// gets no node; named is the node that PreFilter has left it, or "". It returns how many pods got nodes.
+func attempt(p *Plugin, group *framework.CycleState, pods []*v1.Pod,
+	refuses func(pod, named string) bool) (placed int) {
+	placement := framework.NewCycleState()
+	placement.SetPodGroupSchedulingCycle(group)
+	for _, pod := range pods {
+		cs := framework.NewCycleState()
+		cs.SetPodGroupSchedulingCycle(group)
+		cs.SetPlacementCycleState(placement)
+		result, status := p.PreFilter(context.Background(), cs, pod, nil)
+		named := ""
+		if result != nil {
+			named = sets.List(result.NodeNames)[0]
+		}
+		if status.IsRejected() || refuses(pod.Name, named) {
+			return placed
+		}
+		Placed(cs, string(pod.UID))
+		placed++
+	}
+	return placed
+}
+
+func gang(n int) (*framework.CycleState, []*v1.Pod) {
+	var pods []*v1.Pod
+	for i := range n {
+		name := fmt.Sprint("p", i)
+		pods = append(pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
+	}
+	group := framework.NewCycleState()
+	group.Write(cycleKey, &cycle{pods: pods, least: n, placements: []*upstream.Placement{{Name: "one"}, {Name: "two"}},
+		barred: map[string]sets.Set[string]{}})
+	return group, pods
+}
+
+func never(string, string) bool { return false }
+
+// A gang that got nodes in one placement is planned for the other placement only.
+func TestAGangWithNodesIsNotPlanned(t *testing.T) {
+	plans := &planner{nodes: []string{"a"}}
+	p := &Plugin{planner: plans}
+	group, pods := gang(3)
+	if n := attempt(p, group, pods, never); n != 3 || plans.plans != 0 {
+		t.Fatalf("the usual way places %d pods and makes %d plans", n, plans.plans)
+	}
+	for range maxTries {
+		if n := attempt(p, group, pods, never); n != 0 || plans.plans != 0 {
+			t.Errorf("%d pods are placed again, with %d plans", n, plans.plans)
+		}
+	}
+	attempt(p, group, pods, func(pod, _ string) bool { return pod == "p2" })
+	if n := attempt(p, group, pods, never); n != 3 || plans.plans != 1 {
+		t.Errorf("in the second placement %d pods are placed, after %d plans", n, plans.plans)
+	}
+}
+
+// A node that a plugin refuses is planned for that pod no more.
+func TestARefusedNodeIsPlannedNoMore(t *testing.T) {
+	plans := &planner{nodes: []string{"a", "b", "c"}}
+	p := &Plugin{planner: plans}
+	group, pods := gang(3)
+	refuses := func(pod, named string) bool { return pod == "p1" && named != "c" }
+	got := []int{}
+	for range 1 + maxTries {
+		got = append(got, attempt(p, group, pods, refuses))
+	}
+	if fmt.Sprint(got) != "[1 1 1 3]" || plans.plans != 3 {
+		t.Errorf("%v pods are placed, with %d plans", got, plans.plans)
+	}
+}
+
+// Without a plan, no further one is made for the placement.
+func TestAGangWithoutAPlanIsNotTriedAgain(t *testing.T) {
+	plans := &planner{why: errors.New("no nodes")}
+	p := &Plugin{planner: plans}
+	group, pods := gang(2)
+	for range 1 + maxTries {
+		if n := attempt(p, group, pods, func(pod, _ string) bool { return pod == "p1" }); n > 1 {
+			t.Errorf("%d pods are placed", n)
+		}
+	}
+	if plans.plans != 1 {
+		t.Errorf("%d plans are made", plans.plans)
+	}
+}
+
+// Pods outside a group cycle are skipped.
+func TestOtherPodsAreSkipped(t *testing.T) {
+	p := &Plugin{planner: &planner{}}
+	_, pods := gang(1)
+	result, status := p.PreFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
+	if result != nil || !status.IsSkip() {
+		t.Errorf("PreFilter returns %v, %v", result, status)
+	}
+}

@@ -1,0 +1,37 @@
+package profiles
+
+import (
+	"slices"
+
+	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/tenon-numa/tenon/api/config"
+)
+
+// placementGenerator is kube-scheduler's plugin that generates the placements of groups. Profiles have it by default if
+// the gate TopologyAwareWorkloadScheduling is on.
+const placementGenerator = "TopologyPlacementGenerator"
+
+// arrangeGroups puts TenonGroups in place of TopologyPlacementGenerator in a profile that reserves with the plugin,
+// before all others: it has to see each pod of a group first. A profile that names TenonGroups, that enables or
+// disables the other plugin elsewhere than at multiPoint, or that disables all plugins at preFilter, is left as it is.
+func arrangeGroups(pl *schedapi.Plugins, name string) {
+	if !enabledAt(pl, &pl.Reserve, name) || has(pl.PreFilter.Disabled, "*") {
+		return
+	}
+	for _, s := range everyPoint(pl) {
+		if has(s.Enabled, config.TenonGroups) || has(s.Disabled, config.TenonGroups) ||
+			s != &pl.MultiPoint && (has(s.Enabled, placementGenerator) || has(s.Disabled, placementGenerator)) {
+			return
+		}
+	}
+	i := slices.IndexFunc(pl.MultiPoint.Enabled, func(p schedapi.Plugin) bool { return p.Name == placementGenerator })
+	if i < 0 {
+		return
+	}
+	first := schedapi.Plugin{Name: config.TenonGroups}
+	pl.MultiPoint.Enabled = slices.Insert(slices.Delete(slices.Clone(pl.MultiPoint.Enabled), i, i+1), 0, first)
+	if len(pl.PreFilter.Enabled) > 0 { // these come before those at multiPoint
+		pl.PreFilter.Enabled = slices.Insert(slices.Clone(pl.PreFilter.Enabled), 0, first)
+	}
+}
