@@ -43,7 +43,7 @@ func (r *Reader) WorkloadNames(ctx context.Context, kind, namespace string) (out
 	if !ok {
 		return nil, nil
 	}
-	data, err := r.raw(ctx, resource, namespace, "")
+	data, err := r.raw(ctx, resource, namespace, "", maxOffered)
 	if err != nil {
 		return nil, fmt.Errorf("list %s of namespace %s: %w", resource.Resource, namespace, err)
 	}

@@ -74,7 +74,7 @@ func (r *Reader) leaseHeld(ctx context.Context, scheduler string) (held, known b
 	known = true
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	for _, namespace := range []string{metav1.NamespaceSystem, "tenon-system"} {
-		text, err := r.raw(ctx, leases, namespace, scheduler)
+		text, err := r.raw(ctx, leases, namespace, scheduler, 0)
 		if err != nil {
 			known = known && apierrors.IsNotFound(err)
 			continue

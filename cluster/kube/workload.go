@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,22 +73,59 @@ func (r *Reader) cronPods(ctx context.Context, namespace, name string) ([]v1.Pod
 	return out, nil
 }
 
+// groupPods returns the pods that name a PodGroup of Kubernetes' Workload API. The pods are read as JSON, because older
+// libraries do not know the field.
+func (r *Reader) groupPods(ctx context.Context, namespace, name string) ([]v1.Pod, error) {
+	data, err := r.raw(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, "", 0)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of podgroup %s/%s: %w", namespace, name, err)
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("decode pods of namespace %s: %w", namespace, err)
+	}
+	var out []v1.Pod
+	for _, item := range list.Items {
+		var group struct {
+			Spec struct {
+				SchedulingGroup struct {
+					PodGroupName string `json:"podGroupName"`
+				} `json:"schedulingGroup"`
+			} `json:"spec"`
+		}
+		var pod v1.Pod
+		if err := errors.Join(json.Unmarshal(item, &group), json.Unmarshal(item, &pod)); err != nil {
+			return nil, fmt.Errorf("decode a pod of namespace %s: %w", namespace, err)
+		}
+		if group.Spec.SchedulingGroup.PodGroupName == name {
+			out = append(out, pod)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("podgroup %s/%s: no pod names it in spec.schedulingGroup", namespace, name)
+	}
+	return out, nil
+}
+
 // PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds,
 // these are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name,
-// controls; if the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, and
-// for kinds of operators the pods with the kind's label; if there are none, that is an error.
+// controls; if the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, for a
+// PodGroup those that name it, and for kinds of operators the pods with the kind's label; if there are none, that is an
+// error.
 func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1.Pod, error) {
 	switch {
 	case labelled[kind] != "":
 		return r.labelledPods(ctx, kind, namespace, name)
 	case kind == "cronjob":
 		return r.cronPods(ctx, namespace, name)
+	case kind == "podgroup":
+		return r.groupPods(ctx, namespace, name)
 	}
 	resource, ok := workloads[kind]
 	if !ok {
 		return nil, fmt.Errorf("kind %q has no pods that are known here", kind)
 	}
-	data, err := r.raw(ctx, resource, namespace, name)
+	data, err := r.raw(ctx, resource, namespace, name, 0)
 	if apierrors.IsNotFound(err) {
 		return nil, apierrors.NewNotFound(resource.GroupResource(), namespace+"/"+name)
 	}
@@ -114,12 +152,15 @@ func (r *Reader) PodsOf(ctx context.Context, kind, namespace, name string) ([]v1
 }
 
 // raw returns an object as JSON, so that the program need not link the object's type. If the name is "", raw returns a
-// list of the objects of the namespace.
-func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, namespace,
-	name string) ([]byte, error) {
+// list of the objects of the namespace, but no more than the first limit; 0 is no limit.
+func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, namespace, name string,
+	limit int64) ([]byte, error) {
 	gv := resource.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)
-	cfg.APIPath, cfg.GroupVersion = "/apis", &gv
+	if cfg.APIPath = "/apis"; gv.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	cfg.GroupVersion = &gv
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	server, err := rest.RESTClientFor(cfg)
 	if err != nil {
@@ -129,7 +170,7 @@ func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, 
 	if name != "" {
 		request = request.Name(name)
 	} else {
-		request = request.VersionedParams(&metav1.ListOptions{Limit: maxOffered}, metav1.ParameterCodec)
+		request = request.VersionedParams(&metav1.ListOptions{Limit: limit}, metav1.ParameterCodec)
 	}
 	return request.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -21,10 +22,12 @@ import (
 
 const explainLong = `Say where a pod fits and why, or what it holds. TYPE is pod, node, deployment, statefulset, daemonset,
 replicaset, job or cronjob, kubectl's short form of one, or a kind of an operator: vcjob, jobset, lws, mpijob,
-pytorchjob, tfjob, xgboostjob, paddlejob, jaxjob, trainjob, raycluster, rayjob, vm or vmi.
+pytorchjob, tfjob, xgboostjob, paddlejob, jaxjob, trainjob, raycluster, rayjob, vm or vmi; or podgroup, a
+group of pods of Kubernetes' Workload API.
 
 Of a node the command draws the map and lists what its pods hold. Of a workload it lists the pods, and
-explains one that waits or that a kubelet has refused.`
+explains one that waits or that a kubelet has refused. If several wait, it shows whether they fit at the same
+time, and which of them have no place beside the others.`
 
 const explainExample = `  kubectl tenon explain pod/trainer-0
   kubectl tenon explain node/node-a
@@ -70,7 +73,9 @@ var workloadTypes = map[string][]string{
 	"raycluster": {"rayclusters"},
 	"rayjob":     {"rayjobs"},
 	"vm":         {"vms", "virtualmachine", "virtualmachines"},
-	"vmi":        {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
+	// A group of the Workload API, whose pods name it.
+	"podgroup": {"podgroups", "pg"},
+	"vmi":      {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
 }
 
 // explainOthers lets the command explain take TYPE/NAME, and adds subcommands for nodes and workloads.
@@ -204,6 +209,7 @@ type workloadExplanation struct {
 	kind, namespace, name string
 	pods                  []view.Pod
 	list                  *alignments
+	together              *together    // nil if fewer than two pods wait
 	one                   *explanation // nil if no pod waits or was refused
 }
 
@@ -246,6 +252,9 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 		if e := newExplanation(p, nodes, problems); e.refused() && x.one == nil {
 			x.one = e
 		}
+	}
+	if x.together, err = findTogether(c.Context(), cluster, x.pods, sortedNodes(nodes)); err != nil {
+		return err
 	}
 	claims, err := claimsOf(c.Context(), cluster, x.pods...)
 	if err != nil {
@@ -291,6 +300,14 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 		return err
 	}
 	fmt.Fprintln(w)
+	if x.together != nil {
+		b := bufio.NewWriter(w)
+		x.together.write(b)
+		fmt.Fprintln(b)
+		if err := b.Flush(); err != nil {
+			return fmt.Errorf("write explanation of %s %s/%s: %w", x.kind, x.namespace, x.name, err)
+		}
+	}
 	return x.one.write(w, f.all || f.output.format == "wide")
 }
 
@@ -316,6 +333,8 @@ type workloadExplanationDocument struct {
 	Namespace string                `json:"namespace"`
 	Name      string                `json:"name"`
 	Pods      []workloadPodDocument `json:"pods"`
+	// Together is whether the pods that wait fit at the same time; absent if fewer than two wait.
+	Together *together `json:"together,omitempty"`
 	// Explained is the first pod that waits or that a kubelet has refused.
 	Explained *explanationDocument `json:"explained,omitempty"`
 	Holding   []alignmentDocument  `json:"holding"`
@@ -330,7 +349,8 @@ type workloadPodDocument struct {
 
 func (x *workloadExplanation) document() workloadExplanationDocument {
 	d := workloadExplanationDocument{Kind: "WorkloadExplanation", Type: x.kind, Namespace: x.namespace, Name: x.name,
-		Holding: x.list.document().Pods, Pods: document.Each(x.pods, func(p view.Pod) workloadPodDocument {
+		Together: x.together, Holding: x.list.document().Pods,
+		Pods: document.Each(x.pods, func(p view.Pod) workloadPodDocument {
 			return workloadPodDocument{document.PodOf(p.ID), p.Phase, p.Reason, p.Node}
 		})}
 	if x.one != nil {

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/assign"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file finds out whether the waiting pods of a workload fit at the same time. Each of them may fit alone, and
+// all of them together may not: then the workload cannot start as a whole. Judged are NUMA nodes, amounts, and what
+// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity.
+
+const (
+	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them whose nodes are
+	// read: pods of one template are kept from the same nodes.
+	maxTogether  = 256
+	maxTemplates = 8
+	// togetherBudget bounds the containers that the search places; it takes a second or two.
+	togetherBudget = 200_000
+)
+
+// together is the answer for the waiting pods of a workload.
+type together struct {
+	Waiting int `json:"waiting"`
+	// Fit is how many of them fit at the same time; the most that the search found.
+	Fit int `json:"fit"`
+	// Nodes has by node the names of the pods that fit there. LeftOut are those for which there is no place beside the
+	// others.
+	Nodes   map[string][]string `json:"nodes,omitempty"`
+	LeftOut []string            `json:"leftOut,omitempty"`
+	// GaveUp is set if the search ended before it had an answer; Fit is 0 then.
+	GaveUp bool `json:"gaveUp,omitempty"`
+}
+
+// findTogether judges the pods without a node together, in the order of their names. It returns nil if fewer than two
+// wait, or if there are too many.
+func findTogether(ctx context.Context, c Cluster, pods []view.Pod, nodes []*state.Node) (*together, error) {
+	var waiting []view.Pod
+	for _, p := range pods {
+		if p.Node == "" && p.Pod != nil && p.Phase != "Failed" && p.Phase != "Succeeded" {
+			waiting = append(waiting, p)
+		}
+	}
+	if len(waiting) < 2 || len(waiting) > maxTogether {
+		return nil, nil
+	}
+	// By kind, what was read about the first pod of the kind: what keeps it from nodes, and what the nodes have.
+	read := map[string]*explanation{}
+	problem := assign.Problem{Nodes: nodes, Least: 1, Budget: togetherBudget}
+	for _, p := range waiting {
+		kind := fmt.Sprintf("%s %v", p.Pod.Shape(), p.Demand)
+		if _, known := read[kind]; !known && len(read) < maxTemplates {
+			whole, err := c.Pod(ctx, p.ID.Namespace, p.ID.Name)
+			if err != nil {
+				return nil, err
+			}
+			read[kind] = &explanation{pod: whole}
+		}
+		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kind})
+	}
+	problem.Barred = func(node, pod int) bool {
+		e := read[problem.Pods[pod].Kind]
+		return e != nil && len(e.pod.Around[nodes[node].Name].Barred) > 0
+	}
+	problem.Room = func(node int, pods []int) bool {
+		var at whatif.Node
+		var needs whatif.Amounts
+		for _, i := range pods {
+			e := read[problem.Pods[i].Kind]
+			if e == nil {
+				continue
+			}
+			if around, known := e.pod.Around[nodes[node].Name]; known {
+				at, needs = around.Node, needs.Add(e.pod.Needs)
+			}
+		}
+		return len(at.Lacks(needs)) == 0
+	}
+	at, spent := assign.Find(problem)
+	out := &together{Waiting: len(waiting), GaveUp: spent}
+	for i, p := range waiting {
+		switch {
+		case spent:
+		case at == nil || at[i] == assign.Left:
+			out.LeftOut = append(out.LeftOut, p.ID.Name)
+		default:
+			if out.Nodes == nil {
+				out.Nodes = map[string][]string{}
+			}
+			out.Fit++
+			name := nodes[at[i]].Name
+			out.Nodes[name] = append(out.Nodes[name], p.ID.Name)
+		}
+	}
+	return out, nil
+}
+
+// write writes the answer as a sentence.
+func (x *together) write(b *bufio.Writer) {
+	text := ""
+	switch {
+	case x.GaveUp:
+		text = fmt.Sprintf("Whether the %d pods that wait fit together is not known: too many ways would have to be tried.",
+			x.Waiting)
+	case x.Fit == 0:
+		text = fmt.Sprintf("None of the %d pods that wait fits now.", x.Waiting)
+	case x.Fit == x.Waiting:
+		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, x.nodeList())
+	default:
+		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
+			x.Fit, x.nodeList(), firstOf(x.LeftOut))
+	}
+	writeWrapped(b, "", text)
+}
+
+// nodeList writes how many pods each node would take, the fullest first.
+func (x *together) nodeList() string {
+	names := slices.SortedFunc(maps.Keys(x.Nodes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(x.Nodes[b]), len(x.Nodes[a])), strings.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d on %s", len(x.Nodes[name]), name)
+	}
+	return firstOf(names)
+}
+
+// firstOf joins a few names, and writes how many more there are.
+func firstOf(names []string) string {
+	const most = 6
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// gang returns two nodes whose NUMA nodes have 15 and 16 CPUs for pods, and the waiting pods of a deployment.
+func gang(t *testing.T, cpus ...int64) cluster {
+	t.Helper()
+	c := cluster{pods: map[string]view.Pod{}}
+	const text = `
+numa 0 socket 0 cpus 0-15 memory 192Gi
+numa 1 socket 1 cpus 16-31 memory 192Gi
+distances 10 21
+distances 21 10
+`
+	for _, name := range []string{"a", "b"} {
+		c.nodes = append(c.nodes, node(t, name, text, place.SingleNUMA))
+	}
+	for i, n := range cpus {
+		p := view.Pod{ID: id(fmt.Sprintf("ml/gang-%d", i)), Pod: wanting(n, 1, 0), Phase: "Pending"}
+		c.pods["ml/"+p.ID.Name] = p
+	}
+	return c
+}
+
+// Each of the waiting pods fits alone. The answer is whether all of them fit at once, and where.
+func TestWaitingPodsAreJudgedTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		cpus []int64
+		want string
+	}{
+		"all":         {[]int64{12, 12, 12, 12}, "The 4 pods that wait fit together: 2 on a, 2 on b."},
+		"not all":     {[]int64{12, 12, 12, 12, 12}, "Of the 5 pods that wait, 4 fit at the same time: 2 on a, 2 on b."},
+		"small first": {[]int64{3, 3, 15, 16, 16, 9}, "The 6 pods that wait fit together: "},
+		"too large":   {[]int64{17, 17}, "None of the 2 pods that wait fits now."},
+		"one":         {[]int64{12}, ""},
+	} {
+		out, errs, code := run(t, gang(t, c.cpus...), "explain", "deploy/gang", "-n", "ml")
+		none := c.want == "" && strings.Contains(out, "pods that wait")
+		if code != 0 || errs != "" || !strings.Contains(out, c.want) || none {
+			t.Errorf("%s: exit code %d, %s\n%s\nwant %q", name, code, errs, out, c.want)
+		}
+		checkWidth(t, out)
+	}
+	out, _, _ := run(t, gang(t, 12, 12, 12, 12, 12), "explain", "deploy/gang", "-n", "ml", "-o", "json")
+	var d workloadExplanationDocument
+	if err := json.Unmarshal([]byte(out), &d); err != nil || d.Together == nil || d.Together.Fit != 4 ||
+		len(d.Together.LeftOut) != 1 || len(d.Together.Nodes["a"]) != 2 {
+		t.Errorf("the document has %+v, %v", d.Together, err)
+	}
+}
+
+// A node that another filter closes to the pods has no place for them together either.
+func TestClosedNodesHaveNoPlaceForPodsTogether(t *testing.T) {
+	c := gang(t, 12, 12, 12)
+	for name, p := range c.pods {
+		p.Around = map[string]view.Around{"b": {Barred: []place.Reason{{Code: place.Cordoned}}}}
+		c.pods[name] = p
+	}
+	out, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
+	if want := "Of the 3 pods that wait, 2 fit at the same time: 2 on a."; !strings.Contains(out, want) {
+		t.Errorf("want %q in\n%s", want, out)
+	}
+}
+
+// Amounts that no manager counts are used up by the pods before.
+func TestAmountsOfPodsTogetherCount(t *testing.T) {
+	c := gang(t, 3, 3, 3, 3)
+	for name, p := range c.pods {
+		p.Pod.QoS, p.Needs = place.Burstable, whatif.Amounts{"memory": 1 << 30, "pods": 1}
+		room := whatif.Node{Allocatable: whatif.Amounts{"memory": 3 << 29, "pods": 100}}
+		p.Around = map[string]view.Around{"a": {Node: room}, "b": {Node: room}}
+		c.pods[name] = p
+	}
+	out, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
+	if want := "Of the 4 pods that wait, 2 fit at the same time: 1 on a, 1 on b."; !strings.Contains(out, want) {
+		t.Errorf("want %q in\n%s", want, out)
+	}
+}
