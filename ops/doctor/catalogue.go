@@ -173,6 +173,8 @@ var catalogue = map[string]entry{
 	"scheduler-misnamed": {document.Warned, "create the pod with another schedulerName, or make sure that a scheduler " +
 		"of that name runs", []string{"kubectl tenon explain pod NAMESPACE/POD"}},
 	"nearly-guaranteed": {document.Warned, "", nil},
+	"gang-not-enforced": {document.Warned, "let the scheduler that has these gangs place the pods, or put them into a " +
+		"PodGroup of Kubernetes 1.37 (" + docs + "design/order.md#gangs)", nil},
 	"odd-cpus": {document.Warned, "ask for whole cores: full-pcpus-only refuses other numbers of CPUs with " +
 		"SMTAlignmentError", nil},
 	"misaligned": {document.Warned, "create the pod again while a node has room for it",

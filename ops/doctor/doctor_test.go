@@ -411,6 +411,11 @@ func wrongPods() map[string]func(*world) {
 			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: "side"})
 			w.pods = append(w.pods, *p)
 		},
+		"gang-not-enforced": func(w *world) {
+			p := kubetest.CPUs("worker", 2)
+			p.Spec.SchedulerName, p.Labels = "tenon-scheduler", map[string]string{"scheduling.x-k8s.io/pod-group": "job"}
+			w.pods = append(w.pods, *p)
+		},
 		"odd-cpus": func(w *world) {
 			// As far as is known, another node would take it.
 			w.machine, w.rules.CPU.FullPCPUsOnly = threads, true

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/place"
@@ -94,14 +95,20 @@ func (x *examination) refused(p *v1.Pod, why place.RefusalReason) {
 
 // ours reports whether a configuration that could be read has a scheduler of this name with Tenon.
 func (x *examination) ours(scheduler string) bool {
+	_, is := x.program(scheduler)
+	return is
+}
+
+// program returns which program a scheduler of this name is, if a configuration that could be read has it with Tenon.
+func (x *examination) program(scheduler string) (t document.SchedulerType, ours bool) {
 	for _, s := range x.Schedulers {
 		for _, p := range s.Profiles {
 			if p.Enabled && p.SchedulerName == scheduler {
-				return true
+				return s.Type, true
 			}
 		}
 	}
-	return false
+	return "", false
 }
 
 // uncounted finds pods with hugepages that the memory manager of their node does not count: it counts only hugepages

@@ -39,6 +39,7 @@ func (x *examination) pods() error {
 		byUID[string(p.UID)] = stored
 		x.nearlyGuaranteed(p)
 		x.uncounted(p)
+		x.alone(p)
 		if p.Spec.NodeName != "" {
 			continue
 		}
@@ -95,6 +96,25 @@ func (x *examination) nearlyGuaranteed(p *v1.Pod) {
 	}
 	for _, a := range whatif.NearlyGuaranteed(spec, stage.Unequal(p), x.scene.Nodes()) {
 		x.add("nearly-guaranteed", onPod(p), a.What, a.Remedy)
+	}
+}
+
+// alone finds pods that another scheduler would start together with others, and that tenon-scheduler starts one by one:
+// it starts PodGroups of Kubernetes 1.37 as a whole, and no other groups.
+func (x *examination) alone(p *v1.Pod) {
+	program, ours := x.program(p.Spec.SchedulerName)
+	if !ours || program == document.Volcano {
+		return // Volcano has gangs of its own, and takes no pods of the other two
+	}
+	for _, m := range []struct{ group, whose string }{
+		{p.Annotations["scheduling.k8s.io/group-name"], "Volcano"},         // volcano.sh/apis, scheduling/v1beta1/labels.go
+		{p.Labels["scheduling.x-k8s.io/pod-group"], "Coscheduling"},        // scheduler-plugins, apis/scheduling/v1alpha1
+		{p.Annotations["yunikorn.apache.org/task-group-name"], "YuniKorn"}, // yunikorn-k8shim, pkg/common/constants
+	} {
+		if m.group != "" {
+			x.add("gang-not-enforced", onPod(p, "group "+printable.Text(m.group)), "its scheduler starts it without the other "+
+				"pods of its group, which only "+m.whose+" starts together", "")
+		}
 	}
 }
 
