@@ -1,9 +1,6 @@
 package main
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // lastLines is how many lines of each failed test are kept: a test's errors are at the end of its output.
 const lastLines = 12
@@ -11,7 +8,7 @@ const lastLines = 12
 // failures collects, from the output of go test, the last lines of each failed test. The run prints them at its end:
 // a failure early in a run of an hour is far above what the terminal, or CI, still shows.
 type failures struct {
-	rest    []byte
+	lines   lines
 	verbose bool     // tests print their lines before their result
 	open    bool     // the lines of the last failed test follow
 	recent  []string // of a verbose run
@@ -19,15 +16,8 @@ type failures struct {
 }
 
 func (f *failures) Write(p []byte) (int, error) {
-	f.rest = append(f.rest, p...)
-	for {
-		line, rest, whole := bytes.Cut(f.rest, []byte("\n"))
-		if !whole {
-			return len(p), nil
-		}
-		f.rest = rest
-		f.line(shortened(string(line)))
-	}
+	f.lines.each(p, func(line string) { f.line(shortened(line)) })
+	return len(p), nil
 }
 
 func (f *failures) line(s string) {

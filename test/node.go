@@ -76,10 +76,10 @@ var errSilent = fmt.Errorf("nothing was printed for %s", silentFor)
 
 // testOutput finds skipped tests in the output of go test -v, each with the last line of its output.
 type testOutput struct {
-	rest []byte // an incomplete line
-	last string
-	why  []string
-	hung bool // a guest hung (guest.ErrHung), or nothing was printed (errSilent)
+	lines lines
+	last  string
+	why   []string
+	hung  bool // a guest hung (guest.ErrHung), or nothing was printed (errSilent)
 
 	silent *time.Timer // of watchTrial: starts anew when something is printed
 }
@@ -88,18 +88,29 @@ func (s *testOutput) Write(p []byte) (int, error) {
 	if s.silent != nil {
 		s.silent.Reset(silentFor)
 	}
-	s.rest = append(s.rest, p...)
-	for {
-		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
-		if !whole {
-			return len(p), nil
-		}
-		s.rest = rest
-		text := strings.TrimSpace(string(line))
+	s.lines.each(p, func(line string) {
+		text := strings.TrimSpace(line)
 		if strings.HasPrefix(text, "--- SKIP: ") {
 			s.why = append(s.why, s.last)
 		}
 		s.hung = s.hung || strings.Contains(text, "the guest's CPUs are stuck")
 		s.last = text
+	})
+	return len(p), nil
+}
+
+// lines cuts output into lines.
+type lines struct{ rest []byte }
+
+// each calls do with every line that the next piece of output completes.
+func (l *lines) each(p []byte, do func(line string)) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return
+		}
+		l.rest = rest
+		do(string(line))
 	}
 }

@@ -73,9 +73,9 @@ var workloadTypes = map[string][]string{
 	"raycluster": {"rayclusters"},
 	"rayjob":     {"rayjobs"},
 	"vm":         {"vms", "virtualmachine", "virtualmachines"},
+	"vmi":        {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
 	// A group of the Workload API, whose pods name it.
 	"podgroup": {"podgroups", "pg"},
-	"vmi":      {"vmis", "virtualmachineinstance", "virtualmachineinstances"},
 }
 
 // explainOthers lets the command explain take TYPE/NAME, and adds subcommands for nodes and workloads.

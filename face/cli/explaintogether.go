@@ -26,6 +26,8 @@ const (
 	maxTemplates = 8
 	// togetherBudget bounds the containers that the search places; it takes a second or two.
 	togetherBudget = 200_000
+	// maxListed bounds the names in the sentence.
+	maxListed = 6
 )
 
 // together is the answer for the waiting pods of a workload.
@@ -117,7 +119,7 @@ func (x *together) write(b *bufio.Writer) {
 		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, x.nodeList())
 	default:
 		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
-			x.Fit, x.nodeList(), firstOf(x.LeftOut))
+			x.Fit, x.nodeList(), firstOf(x.LeftOut, maxListed, ""))
 	}
 	writeWrapped(b, "", text)
 }
@@ -130,14 +132,5 @@ func (x *together) nodeList() string {
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%d on %s", len(x.Nodes[name]), name)
 	}
-	return firstOf(names)
-}
-
-// firstOf joins a few names, and writes how many more there are.
-func firstOf(names []string) string {
-	const most = 6
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return firstOf(names, maxListed, "")
 }

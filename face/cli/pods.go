@@ -402,11 +402,7 @@ func (a *alignments) writeRemedies(w io.Writer, bad int) {
 	for _, policy := range []place.Policy{place.None, place.BestEffort} {
 		if names := lax[policy]; len(names) > 0 {
 			slices.Sort(names)
-			list := strings.Join(names[:min(fewOf, len(names))], ", ")
-			if more := len(names) - fewOf; more > 0 {
-				list += fmt.Sprintf(" and %d more", more)
-			}
-			fmt.Fprintf(w, "topologyManagerPolicy is %s on %s: %s.\n", policy, list, [...]string{
+			fmt.Fprintf(w, "topologyManagerPolicy is %s on %s: %s.\n", policy, firstOf(names, fewOf, ""), [...]string{
 				place.None:       "nothing is aligned there, restricted would be strict",
 				place.BestEffort: "the kubelet also admits pods that it cannot align",
 			}[policy])

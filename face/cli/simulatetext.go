@@ -66,10 +66,7 @@ func (s *simulation) writeCoarse(b *bufio.Writer, limit int) {
 	if s.rules.Guard.Estimated {
 		what = "pods that need alignment do not go there"
 	}
-	list := strings.Join(names[:min(limit, len(names))], ", ")
-	if more := len(names) - limit; more > 0 {
-		list += fmt.Sprintf(" and %d more (--all shows them)", more)
-	}
+	list := firstOf(names, limit, " (--all shows them)")
 	fmt.Fprintln(b)
 	writeWrapped(b, "", fmt.Sprintf("%s only amounts per NUMA node; %s: %s", choose(len(names), "1 node reports",
 		nodesText(len(names))+" report"), what, list))

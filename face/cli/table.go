@@ -121,3 +121,12 @@ func problemTable(head string, problems []document.Problem) table {
 	}
 	return t
 }
+
+// firstOf joins at most most names, and writes how many more there are, with a hint where to see them.
+func firstOf(names []string, most int, hint string) string {
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		list += fmt.Sprintf(" and %d more%s", more, hint)
+	}
+	return list
+}

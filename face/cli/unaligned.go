@@ -58,12 +58,7 @@ func writeUnaligned(b *bufio.Writer, on []*state.Node, p *place.Pod, apart bool,
 	for _, key := range slices.SortedFunc(maps.Keys(groups), func(x, y string) int {
 		return strings.Compare(groups[x][0], groups[y][0])
 	}) {
-		names := groups[key]
-		list := strings.Join(names[:min(limit, len(names))], ", ")
-		if more := len(names) - limit; more > 0 {
-			list += fmt.Sprintf(" and %d more (--all shows them)", more)
-		}
-		writeWrapped(b, "  ", list)
+		writeWrapped(b, "  ", firstOf(groups[key], limit, " (--all shows them)"))
 		for line := range strings.SplitSeq(key, "\n") {
 			writeWrapped(b, "    ", line)
 		}

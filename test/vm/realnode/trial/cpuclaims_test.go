@@ -2,6 +2,8 @@ package trial_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -126,10 +128,16 @@ func (w *world) awaitSlices(ctx context.Context, t *testing.T, drivers ...string
 // numaOf returns the CPUs of the NUMA node of a device of the driver of [claims].
 func (w *world) numaOf(t *testing.T, device string) idset.Set[idset.CPU] {
 	t.Helper()
-	at := map[string]int{"gpu-0": 1, "gpu-1": 1, "gpu-2": 0, "gpu-3": 0}
-	n, ok := at[device]
-	if !ok {
-		t.Fatalf("there is no device %q", device)
+	for line := range strings.Lines(gpus) {
+		var name string
+		var n int
+		if _, err := fmt.Sscan(line, &name, &n); err != nil {
+			t.Fatal(err)
+		}
+		if name == device {
+			return w.made[cpus].Topo.NUMAs()[n].CPUs
+		}
 	}
-	return w.made[cpus].Topo.NUMAs()[n].CPUs
+	t.Fatalf("there is no device %q", device)
+	return idset.Set[idset.CPU]{}
 }
