@@ -58,6 +58,12 @@ func TestCopiesOfARuntimeAreBounded(t *testing.T) {
 		}
 		return out
 	}
+	// The largest file of that kind that is read is the measure: the race detector makes each of them cost three times as
+	// much.
+	largest, err := allocated(list(append(jobs(100, ""), trainingRuntime("", replicatedJobs(100, false)...))...))
+	if err != nil {
+		t.Fatal(err)
+	}
 	resources := `,"trainer":{"resourcesPerNode":{"limits":{"a.b/` + strings.Repeat("c", 200_000) + `":"1"}}}`
 	for want, text := range map[string]string{
 		"bytes from their runtimes: split the file": list(append(jobs(3000, ""),
@@ -68,8 +74,9 @@ func TestCopiesOfARuntimeAreBounded(t *testing.T) {
 			append([]string{trainingRuntime(`"mlPolicy":{},`, replicatedJobs(100, true)...)}, jobs(1, resources)...)...),
 	} {
 		bytes, err := allocated(text)
-		if err == nil || !strings.Contains(err.Error(), want) || bytes > 300<<20 {
-			t.Errorf("a file of %d bytes: %d MiB, %.300v, want %q", len(text), bytes>>20, err, want)
+		if err == nil || !strings.Contains(err.Error(), want) || bytes > 2*largest {
+			t.Errorf("a file of %d bytes: %d MiB, and the largest that is read %d: %.300v, want %q", len(text), bytes>>20,
+				largest>>20, err, want)
 		}
 	}
 }
