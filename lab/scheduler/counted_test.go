@@ -87,8 +87,8 @@ func (w *world) batches(ctx context.Context, t *testing.T, name v1.ResourceName,
 		began := time.Now()
 		w.create(ctx, t, six(i, name)...)
 		placed := func(pods []*v1.Pod) bool { return len(pods) == 6 && bound(pods)+crowdedOut(i, pods) == 6 }
-		if _, err := w.pods.Until(ctx, placed); err != nil {
-			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
+		if pods, err := w.pods.Until(ctx, placed); err != nil {
+			t.Fatalf("batch %d: %v: %s", i, err, waitFor(pods))
 		}
 		atBinding := time.Since(began)
 		pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
@@ -163,6 +163,16 @@ func (w *world) failures(ctx context.Context, t *testing.T) {
 			t.Logf("pod %s: %s", e.Regarding.Name, e.Note)
 		}
 	}
+}
+
+// waitFor says of the pods that are not bound what their conditions say.
+func waitFor(pods []*v1.Pod) (out []string) {
+	for _, p := range pods {
+		if p.Spec.NodeName == "" {
+			out = append(out, fmt.Sprintf("%s: %+v", p.Name, p.Status.Conditions))
+		}
+	}
+	return out
 }
 
 // crowdedOut returns how many pods wait for nothing but other pods of their batch.
@@ -285,8 +295,8 @@ func TestAnInfeasibleResizeDeclinesNoPod(t *testing.T) {
 			return false
 		})
 		w.create(ctx, t, six(i, "")[1:]...) // the resized pod has one of the CPUs
-		if _, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return bound(pods) == 6 }); err != nil {
-			t.Fatalf("batch %d: %v: %s", i, err, w.unsettled())
+		if pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool { return bound(pods) == 6 }); err != nil {
+			t.Fatalf("batch %d: %v: %s", i, err, waitFor(pods))
 		}
 		if n := attempts(t, "error") - before; n > 0 {
 			t.Errorf("batch %d: %d pods were declined, and all fit", i, n)
