@@ -7,6 +7,8 @@
 package kube
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -25,6 +27,17 @@ func Started(pod *v1.Pod) bool { return pod.Status.StartTime != nil }
 // Ended reports whether the pod has terminated, so that it holds nothing.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Refused returns the reason that the pod's kubelet gave when it did not take the pod, for alignment or for anything
+// else: a taint, a label, a sysctl. ok is false if it did not refuse the pod. The prefix of the message is rejectPod's
+// (pkg/kubelet/kubelet.go, 1.34 to 1.37).
+func Refused(pod *v1.Pod) (reason string, ok bool) {
+	if why, ok := Rejection(pod); ok {
+		return string(why), true
+	}
+	ok = pod.Status.Phase == v1.PodFailed && strings.HasPrefix(pod.Status.Message, "Pod was rejected: ")
+	return pod.Status.Reason, ok
 }
 
 // Rejection returns why the pod's kubelet rejected it for alignment. ok is false if it did not.

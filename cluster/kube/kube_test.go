@@ -52,3 +52,25 @@ func TestHoldingsNameNUMANodesByTheirIDs(t *testing.T) {
 		t.Errorf("outcome is told as %s", got)
 	}
 }
+
+// A kubelet refuses pods for alignment and for other reasons. A pod that failed otherwise was not refused.
+func TestRefusedByItsKubelet(t *testing.T) {
+	const ran = "The node was low on resource: memory."
+	for _, x := range []struct {
+		phase           v1.PodPhase
+		reason, message string
+		want            bool
+	}{
+		{v1.PodFailed, "TopologyAffinityError", "Pod was rejected: Resources cannot be allocated", true},
+		{v1.PodFailed, "UnexpectedAdmissionError", "", true},
+		{v1.PodFailed, "SysctlForbidden", `Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted`, true},
+		{v1.PodFailed, "Evicted", ran, false},
+		{v1.PodFailed, "", "", false},
+		{v1.PodRunning, "TopologyAffinityError", "Pod was rejected: x", false},
+	} {
+		p := &v1.Pod{Status: v1.PodStatus{Phase: x.phase, Reason: x.reason, Message: x.message}}
+		if reason, refused := Refused(p); refused != x.want || refused && reason != x.reason {
+			t.Errorf("%s, %s, %s: refused is %v, because of %q", x.phase, x.reason, x.message, refused, reason)
+		}
+	}
+}

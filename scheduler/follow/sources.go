@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -43,6 +44,9 @@ type Options struct {
 	OnOutcome func(state.Outcome)
 	// Wake, if not nil, is called with the name of a node that may have room after a change that no event announces.
 	Wake func(node string)
+	// OnRefused, if not nil, is called with each pod for which the ledger had room, and which its kubelet refused
+	// ([kube.Refused]), predicted or not. It must return quickly.
+	OnRefused func(pod *v1.Pod, reason string)
 	// Counters count published objects that cannot be read; nil counts nothing.
 	Counters *metrics.Counters
 	// Informers, if not nil, makes the informers of NodeLayouts and NodeResourceTopologies; the caller starts it. If it
@@ -265,6 +269,7 @@ func (s *Sources) followLayouts() error {
 func (s *Sources) followPods(ctx context.Context, api API) error {
 	pods := api.Informers.Core().V1().Pods().Informer()
 	ends := NewTerminations(s.Feed, s.Book, api.Client, s.options.Wake, s.logger)
+	ends.release = s.podGone
 	registration, err := pods.AddEventHandler(ends)
 	if err != nil {
 		return err
@@ -273,6 +278,17 @@ func (s *Sources) followPods(ctx context.Context, api API) error {
 	go ends.Run(ctx)
 	return nil
 }
+
+// podGone releases a pod in the ledger, and passes it on if its kubelet refused it.
+func (s *Sources) podGone(pod *v1.Pod) {
+	s.Feed.PodGone(pod)
+	if reason, ok := kube.Refused(pod); ok && s.options.OnRefused != nil {
+		s.options.OnRefused(pod, reason)
+	}
+}
+
+// MemberRefused records an event on a group; see [report.Events.MemberRefused].
+func (s *Sources) MemberRefused(m report.Member) { s.events.MemberRefused(m) }
 
 // begin starts the feed when all first lists have been received.
 func (s *Sources) begin(ctx context.Context, listed func()) {

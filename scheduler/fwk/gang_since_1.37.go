@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 )
 
 // GangOf returns the gang of a pod that will be bound after this cycle, unless Reserve fails. It returns nil if the pod
@@ -20,6 +21,31 @@ func GangOf(h Handle, cs CycleState, pod *v1.Pod) *Gang {
 		return nil // kube-scheduler has refused the pod, or lets its pods start one by one
 	}
 	return &Gang{h, pod.Namespace, group.Name, int(group.Spec.SchedulingPolicy.Gang.MinCount)}
+}
+
+// GroupOf returns the group of a pod, how many other pods of the group have nodes, and how many the group needs to
+// start: 0 if they may start one by one. The group is nil if the pod belongs to none, or kube-scheduler does not know
+// it. GroupOf may be called by any goroutine.
+func GroupOf(h Handle, pod *v1.Pod) (group *v1.ObjectReference, others, least int) {
+	m := h.PodGroupManager()
+	if !Grouped(pod) || pod.Spec.SchedulingGroup.PodGroupName == nil || m == nil {
+		return nil, 0, 0
+	}
+	g, err := m.PodGroups().Get(pod.Namespace, *pod.Spec.SchedulingGroup.PodGroupName)
+	if err != nil {
+		return nil, 0, 0
+	}
+	if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
+		least = int(gang.MinCount)
+	}
+	if state, err := m.PodGroupStates().Get(g.Namespace, g.Name); err == nil {
+		others = state.ScheduledPodsCount()
+		if state.AssignedPods().Has(pod.UID) || state.AssumedPods().Has(pod.UID) {
+			others-- // kube-scheduler has not heard of the pod's end yet
+		}
+	}
+	return &v1.ObjectReference{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup",
+		Namespace: g.Namespace, Name: g.Name, UID: g.UID}, others, least
 }
 
 // Gang is a group of pods that starts only if least of them start together. Composite groups are not looked at.

@@ -69,6 +69,7 @@ type Shared struct {
 	startErr error
 	// topology is the resource of NodeResourceTopologies if the API server serves them, or nil.
 	topology *schema.GroupVersionResource
+	any      fwk.Handle // of one profile, once the sources are started
 	options  Options
 }
 
@@ -95,12 +96,19 @@ type Options struct {
 // plugin on that a Factory of the state makes.
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
-	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, Counters: s.metrics,
-		Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: func() bool {
+	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.memberRefused,
+		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: func() bool {
 			return o.Election == nil || o.Election().Role != document.Standby
 		}})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
 	return s
+}
+
+// memberRefused reports a pod that its kubelet refused to the pod's group, if it has one.
+func (s *Shared) memberRefused(pod *v1.Pod, reason string) {
+	if group, others, least := fwk.GroupOf(s.any, pod); group != nil {
+		s.sources.MemberRefused(report.Member{Pod: pod, Reason: reason, Group: group, Others: others, Least: least})
+	}
 }
 
 // busy reports whether an attempt to schedule a pod began in the last two seconds, or pods wait for their turns.
@@ -165,6 +173,7 @@ func (s *Shared) start(ctx context.Context, args config.Args, h fwk.Handle) (err
 
 // follow starts to follow the API server.
 func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
+	s.any = h
 	if s.options.Informers == nil {
 		s.alone = true
 		s.newQueue()
