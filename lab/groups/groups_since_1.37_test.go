@@ -64,6 +64,7 @@ type group struct {
 	name string
 	need int
 	pods []*v1.Pod
+	rack string // the label whose value its nodes share, or ""
 }
 
 // draw returns a gang of pods of equal or different sizes, with at most 30 CPUs each.
@@ -89,6 +90,10 @@ func (g *group) create(ctx context.Context, t *testing.T, client kubernetes.Inte
 	t.Helper()
 	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: g.name, Namespace: "default"}}
 	pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(g.need)}
+	if g.rack != "" {
+		pg.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{
+			Topology: []schedulingv1beta1.TopologyConstraint{{Key: g.rack}}}
+	}
 	if _, err := client.SchedulingV1beta1().PodGroups("default").Create(ctx, pg, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -210,16 +215,23 @@ func start(ctx context.Context, t *testing.T, profiles string, outcome func(stat
 	return client, pods
 }
 
-// startRunning is start with further nodes, and returns the scheduler, too.
+// startRunning is start with further nodes, and returns the scheduler, too. The kubelets of nodes whose names begin
+// with "lax" align as far as they can.
 func startRunning(ctx context.Context, t *testing.T, profiles string, outcome func(state.Outcome), more ...string) (
 	*scheduler.Running, kubernetes.Interface, *workload.Watch) {
 	t.Helper()
 	var nodes []lab.Node
 	for _, name := range append([]string{"a", "b", "c"}, more...) {
-		nodes = append(nodes, lab.Node{Name: name, Machine: "halves"})
+		n := lab.Node{Name: name, Machine: "halves"}
+		if strings.HasPrefix(name, "lax") {
+			n.Machine = "lax"
+		}
+		nodes = append(nodes, n)
 	}
+	lax := strings.Replace(config, "single-numa-node", "best-effort", 1)
 	files := fstest.MapFS{"halves.txt": {Data: []byte("source made up: two numas of 30 CPUs for pods each" + machine)},
 		"halves.yaml": {Data: []byte(config)}}
+	files["lax.txt"], files["lax.yaml"] = files["halves.txt"], &fstest.MapFile{Data: []byte(lax)}
 	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: []string{"scheduling.k8s.io/v1beta1"}, Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func TestAMemberThatItsKubeletRefusesIsReplaced(t *testing.T) {
 		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: sysctls}
 		return p
 	}
-	g := group{"train", 3, []*v1.Pod{member("train-0"), member("train-1"),
+	g := group{name: "train", need: 3, pods: []*v1.Pod{member("train-0"), member("train-1"),
 		member("train-2", v1.Sysctl{Name: "kernel.msgmax", Value: "65536"})}}
 	g.create(ctx, t, client)
 	until := func(want progress) {

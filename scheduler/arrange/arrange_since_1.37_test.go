@@ -27,6 +27,64 @@ type planner struct {
 
 func (p *planner) Unequal([]*v1.Pod) bool { return true }
 
+// Rank scores a placement by the costs of its pods.
+func (p *planner) Rank(all [][]int64) (out []int64) {
+	for _, costs := range all {
+		sum := int64(0)
+		for _, c := range costs {
+			sum += c
+		}
+		out = append(out, 100-sum)
+	}
+	return out
+}
+
+// assigned is a pod that has a node in a placement.
+type assigned struct {
+	upstream.ProposedAssignment
+	state *framework.CycleState
+}
+
+func (a assigned) GetCycleState() fwk.CycleState { return a.state }
+
+// The costs of pods decide between placements, where the most pods of the group have nodes. A pod without a cost counts
+// as one that has a node.
+func TestPlacementsAreScored(t *testing.T) {
+	p, group := &Plugin{planner: &planner{}}, framework.NewCycleState()
+	var scores []upstream.PlacementScore
+	for name, costs := range map[string][]int64{"dear": {10, 20, 30}, "cheap": {1, 1, 50}, "plain": {5, -1, -1},
+		"few": {1, 1}} {
+		placement := framework.NewCycleState()
+		placement.SetPodGroupSchedulingCycle(group)
+		a := &upstream.PodGroupAssignments{Placement: &upstream.Placement{Name: name}}
+		for i, c := range costs {
+			cs := framework.NewCycleState()
+			cs.SetPodGroupSchedulingCycle(group)
+			cs.SetPlacementCycleState(placement)
+			cost := func() int64 { return c }
+			if c < 0 {
+				cost = nil
+			}
+			Placed(cs, fmt.Sprint(i), cost)
+			a.ProposedAssignments = append(a.ProposedAssignments, assigned{state: cs})
+		}
+		n, status := p.ScorePlacement(t.Context(), placement, nil, a)
+		if !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		scores = append(scores, upstream.PlacementScore{Placement: a.Placement, Score: n})
+	}
+	if status := p.NormalizePlacementScore(t.Context(), group, nil, scores); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	want := map[string]int64{"dear": 40, "cheap": 48, "plain": 95, "few": 0}
+	for _, s := range scores {
+		if s.Score != want[s.Placement.Name] {
+			t.Errorf("%s scores %d, want %d", s.Placement.Name, s.Score, want[s.Placement.Name])
+		}
+	}
+}
+
 func (p *planner) Plan(pods []*v1.Pod, _ []fwk.NodeInfo, _ int, barred func(uid, node string) bool) (Plan, error) {
 	p.plans++
 	if p.why != nil {
@@ -62,7 +120,7 @@ func attempt(p *Plugin, group *framework.CycleState, pods []*v1.Pod,
 		if status.IsRejected() || refuses(pod.Name, named) {
 			return placed
 		}
-		Placed(cs, string(pod.UID))
+		Placed(cs, string(pod.UID), nil)
 		placed++
 	}
 	return placed

@@ -17,4 +17,4 @@ func New(context.Context, runtime.Object, fwk.Handle, Planner) (fwk.Plugin, erro
 }
 
 // Placed records that a pod was reserved.
-func Placed(fwk.CycleState, string) {}
+func Placed(fwk.CycleState, string, func() int64) {}

@@ -41,6 +41,7 @@ type Plugin struct {
 
 var (
 	_ upstream.PlacementGeneratePlugin = (*Plugin)(nil)
+	_ upstream.PlacementScorePlugin    = (*Plugin)(nil)
 	_ fwk.PreFilterPlugin              = (*Plugin)(nil)
 	_ fwk.FilterPlugin                 = (*Plugin)(nil)
 	_ fwk.SignPlugin                   = (*Plugin)(nil)
@@ -227,9 +228,13 @@ func roundOf(cs fwk.CycleState) (*cycle, *round) {
 	return c, r
 }
 
-// Placed records that a pod was reserved. The plugin that books what pods hold has to call it.
-func Placed(cs fwk.CycleState, uid string) {
+// Placed records that a pod was reserved. The plugin that books what pods hold has to call it. Within a group cycle,
+// Placed calls cost for the cost of the pod's place; a nil cost is none.
+func Placed(cs fwk.CycleState, uid string, cost func() int64) {
 	if _, r := roundOf(cs); r != nil {
 		r.placed.Insert(uid)
+	}
+	if cost != nil && cs.IsPodGroupSchedulingCycle() {
+		cs.Write(costKey, one(cost()))
 	}
 }

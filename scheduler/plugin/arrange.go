@@ -123,6 +123,14 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 	return out, nil
 }
 
+// Rank returns the score of each placement of a group, of 0 to 100, by the strategy of the profile.
+func (w places) Rank(costs [][]int64) []int64 {
+	if p := w.plugin(); p != nil {
+		return p.strategy.ScoresTogether(costs)
+	}
+	return make([]int64, len(costs))
+}
+
 // bars reports whether something else than NUMA nodes keeps a member of a gang from a node: the node's name, taints and
 // labels, the guard, or a refusal of this member or one of its kind.
 func (p *Plugin) bars(gang []member, kinds []string, i int, n *state.Node, info fwk.NodeInfo,

@@ -8,6 +8,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/arrange"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -17,23 +18,16 @@ import (
 // Reserve books what the pod will hold. It computes the verdict again under the ledger's lock, because the node may
 // have changed since Filter.
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	status := p.book(ctx, cs, pod, node)
-	if status.IsSuccess() {
-		arrange.Placed(cs, string(pod.UID))
-	}
-	return status
-}
-
-// book is Reserve.
-func (p *Plugin) book(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
 	if !ok {
 		p.joinGang(cs, pod, false)
+		arrange.Placed(cs, string(pod.UID), nil)
 		return nil
 	}
 	p.recordLeftOut(ctx, cs, pod, s)
 	on := topo.Mask(0)
-	if n := p.Book.Snapshot().Node(node); n != nil {
+	n := p.Book.Snapshot().Node(node)
+	if n != nil {
 		if !p.guard.Knows(n) {
 			return p.recordReserve(s, node, place.Verdict{}, barredStatus(guard.OnlyEstimated, n))
 		}
@@ -51,7 +45,16 @@ func (p *Plugin) book(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node 
 	}
 	p.waiting.Remove(string(pod.UID))
 	p.joinGang(cs, pod, len(v.Holdings) > 0)
+	arrange.Placed(cs, string(pod.UID), func() int64 { return p.costAt(s, n, v) })
 	return p.recordReserve(s, node, v, nil)
+}
+
+// costAt returns the cost of a pod that a node, as it was before, has taken; n is nil if the ledger had no such node.
+func (p *Plugin) costAt(s *podState, n *state.Node, v place.Verdict) int64 {
+	if !p.guard.Knows(n) {
+		return s.strategy.Unknown()
+	}
+	return s.cost(n, v)
 }
 
 // retry puts a pod that Reserve refused back into the queue. Other nodes fit as well, and no event will announce

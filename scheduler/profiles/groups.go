@@ -29,9 +29,19 @@ func arrangeGroups(pl *schedapi.Plugins, name string) {
 	if i < 0 {
 		return
 	}
-	first := schedapi.Plugin{Name: config.TenonGroups}
+	first := schedapi.Plugin{Name: config.TenonGroups, Weight: weightOf(pl, name)}
 	pl.MultiPoint.Enabled = slices.Insert(slices.Delete(slices.Clone(pl.MultiPoint.Enabled), i, i+1), 0, first)
 	if len(pl.PreFilter.Enabled) > 0 { // these come before those at multiPoint
 		pl.PreFilter.Enabled = slices.Insert(slices.Clone(pl.PreFilter.Enabled), 0, first)
 	}
+}
+
+// weightOf returns the weight of a plugin's scores, or 0 if the profile does not say.
+func weightOf(pl *schedapi.Plugins, name string) int32 {
+	for _, p := range slices.Concat(pl.Score.Enabled, pl.MultiPoint.Enabled) {
+		if p.Name == name && p.Weight > 0 {
+			return p.Weight
+		}
+	}
+	return 0
 }

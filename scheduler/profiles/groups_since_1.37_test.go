@@ -27,6 +27,7 @@ func TestGroupsTakeThePlaceOfThePlacementGenerator(t *testing.T) {
 		first   bool
 	}{
 		"multiPoint":     {"{multiPoint: {enabled: [{name: Tenon}]}}", true},
+		"with a weight":  {"{multiPoint: {enabled: [{name: Tenon, weight: 7}]}}", true},
 		"filter by name": {"{filter: {enabled: [{name: Tenon}]}, reserve: {enabled: [{name: Tenon}]}}", true},
 		"without Tenon":  {"{score: {enabled: [{name: Other}]}}", false},
 		"another generator": {"{multiPoint: {enabled: [{name: Tenon}]}, placementGenerate: {enabled: [{name: Other}], " +
@@ -43,6 +44,9 @@ func TestGroupsTakeThePlaceOfThePlacementGenerator(t *testing.T) {
 		first := pl.MultiPoint.Enabled[0].Name == config.TenonGroups
 		if theirs := has(pl.MultiPoint.Enabled, placementGenerator); first != c.first || theirs == c.first {
 			t.Errorf("%s: TenonGroups comes first: %t, %s is enabled: %t", name, first, placementGenerator, theirs)
+		}
+		if w := pl.MultiPoint.Enabled[0].Weight; name == "with a weight" && w != 7 {
+			t.Errorf("%s: %d", name, w)
 		}
 		if p := pl.PreFilter.Enabled; first && len(p) > 0 && p[0].Name != config.TenonGroups {
 			t.Errorf("%s: %s comes first at preFilter", name, p[0].Name)

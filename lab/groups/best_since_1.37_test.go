@@ -1,0 +1,92 @@
+//go:build !upto1.36
+
+package groups_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// Two racks have as many CPUs free. In one of them they are spread, so that each pod of a gang would lie on two NUMA
+// nodes; the gang goes to the other one, each time.
+func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, client, pods := startRunning(ctx, t, scheduler.Tenon, nil, "lax-a1", "lax-a2", "lax-b1", "lax-b2")
+	for node, held := range map[string][]int{
+		"lax-a1": {20, 20}, "lax-a2": {20, 20}, "lax-b1": {30, 10}, "lax-b2": {30, 10},
+	} {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"rack":%q}}}`, node[:5])
+		if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, cpus := range held {
+			p := ofCPUs(fmt.Sprintf("held-%s-%d", node, i), cpus)
+			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
+			if err := workload.Create(ctx, client, p); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := pods.Until(ctx, runs(p.Name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range 6 {
+		g := racked(fmt.Sprintf("g%d", i))
+		g.create(ctx, t, client)
+		all, err := pods.Until(ctx, runs(g.pods[0].Name, g.pods[1].Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			if p.Spec.SchedulingGroup != nil && p.Spec.NodeName[:5] != "lax-b" {
+				t.Errorf("pod %s is on %s, where it lies on two NUMA nodes", p.Name, p.Spec.NodeName)
+			}
+		}
+		remove(ctx, t, client, g)
+		if _, err := pods.Until(ctx, func(all []*v1.Pod) bool { return len(all) == 8 }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ofCPUs returns a pod with CPUs of its own.
+func ofCPUs(name string, cpus int) *v1.Pod {
+	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(cpus), "memory": "1Gi"}))
+}
+
+// runs returns a condition for [workload.Watch.Until]: pods of these names run.
+func runs(names ...string) func([]*v1.Pod) bool {
+	return func(all []*v1.Pod) bool {
+		n := 0
+		for _, p := range all {
+			for _, name := range names {
+				if f, _ := workload.FateOf(p); p.Name == name && f == workload.Running {
+					n++
+				}
+			}
+		}
+		return n == len(names)
+	}
+}
+
+// racked returns a gang of two pods of 12 CPUs.
+func racked(name string) group {
+	g := group{name: name, need: 2, rack: "rack"}
+	for i := range 2 {
+		p := ofCPUs(fmt.Sprintf("%s-%d", name, i), 12)
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}
+		g.pods = append(g.pods, p)
+	}
+	return g
+}
