@@ -16,6 +16,7 @@ func TestWaysToPlaceSeveralPods(t *testing.T) {
 		"one NUMA node fewer":      {Strategy{}, [][]int64{{numa + 900*damage, numa + 900*damage}, {numa, 2 * numa}}},
 		"less damage in the mean":  {Strategy{}, [][]int64{{numa + damage, numa + damage}, {numa, numa + 3*damage}}},
 		"hundreds of pods":         {Strategy{}, [][]int64{append(many(300, 2*numa), numa), many(301, 2*numa)}},
+		"thousands of pods":        {Strategy{}, [][]int64{append(many(4999, 2*numa-1), numa), many(5000, 2*numa-1)}},
 		"a node without report":    {Strategy{}, [][]int64{many(3, 2*numa), append(many(2, numa), costUnknown)}},
 		"scheduler-plugins' terms": {Strategy{Type: LeastAllocated}, [][]int64{{10, 30}, {25, 25}}},
 	} {

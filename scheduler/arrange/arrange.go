@@ -8,8 +8,8 @@
 // Invariant: where the usual way places the gang, nothing else is tried. Every other attempt passes all plugins of the
 // profile: a planned node that one of them refuses is planned for that pod no more. The package gives up after maxTries
 // plans for a placement. Of several placements in which most pods of a group have nodes, the best one by their costs
-// scores highest. The package does not look at composite groups, makes no plans for groups without a gang's policy, and
-// does nothing before 1.37.
+// scores highest. The package makes no plans for composite groups and for groups without a gang's policy, and does
+// nothing before 1.37.
 package arrange
 
 import (
@@ -30,8 +30,8 @@ type Planner interface {
 	// Plan finds nodes among the given ones for at least least of the pods, which are admitted in this order. It uses no
 	// node for a pod, and for pods like it, for which barred returns true. The error is why there is no plan.
 	Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (Plan, error)
-	// Rank returns a score of 0 to 100 for each placement of a group. costs has, by placement, the costs of its pods as
-	// they were reported to Placed.
+	// Rank returns a score of 0 to 100 for each placement of a group. costs has, by placement, the costs of the same pods
+	// as they were reported to Placed, in any order.
 	Rank(costs [][]int64) []int64
 }
 

@@ -42,22 +42,29 @@ func (p *planner) Rank(all [][]int64) (out []int64) {
 // assigned is a pod that has a node in a placement.
 type assigned struct {
 	upstream.ProposedAssignment
+	pod   *v1.Pod
 	state *framework.CycleState
 }
 
+func (a assigned) GetPod() *v1.Pod { return a.pod }
+
 func (a assigned) GetCycleState() fwk.CycleState { return a.state }
 
-// The costs of pods decide between placements, where the most pods of the group have nodes. A pod without a cost counts
-// as one that has a node.
+// The costs of pods decide between placements, where the most pods of the group have nodes. A placement does not win by
+// leaving out a pod that costs something, nor by leaving out the dearest.
 func TestPlacementsAreScored(t *testing.T) {
 	p, group := &Plugin{planner: &planner{}}, framework.NewCycleState()
+	const none = -2 // the pod has no node; with -1, it has one, and no cost
 	var scores []upstream.PlacementScore
-	for name, costs := range map[string][]int64{"dear": {10, 20, 30}, "cheap": {1, 1, 50}, "plain": {5, -1, -1},
-		"few": {1, 1}} {
+	for name, costs := range map[string][]int64{"dear": {10, 20, 30, none}, "cheap": {1, 1, none, 50},
+		"plain": {5, -1, -1, none}, "few": {1, 1, none, none}} {
 		placement := framework.NewCycleState()
 		placement.SetPodGroupSchedulingCycle(group)
 		a := &upstream.PodGroupAssignments{Placement: &upstream.Placement{Name: name}}
 		for i, c := range costs {
+			if c == none {
+				continue
+			}
 			cs := framework.NewCycleState()
 			cs.SetPodGroupSchedulingCycle(group)
 			cs.SetPlacementCycleState(placement)
@@ -66,7 +73,8 @@ func TestPlacementsAreScored(t *testing.T) {
 				cost = nil
 			}
 			Placed(cs, fmt.Sprint(i), cost)
-			a.ProposedAssignments = append(a.ProposedAssignments, assigned{state: cs})
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}
+			a.ProposedAssignments = append(a.ProposedAssignments, assigned{pod: pod, state: cs})
 		}
 		n, status := p.ScorePlacement(t.Context(), placement, nil, a)
 		if !status.IsSuccess() {
@@ -77,7 +85,7 @@ func TestPlacementsAreScored(t *testing.T) {
 	if status := p.NormalizePlacementScore(t.Context(), group, nil, scores); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	want := map[string]int64{"dear": 40, "cheap": 48, "plain": 95, "few": 0}
+	want := map[string]int64{"dear": 70, "cheap": 98, "plain": 0, "few": 0} // by pods 0 and 1
 	for _, s := range scores {
 		if s.Score != want[s.Placement.Name] {
 			t.Errorf("%s scores %d, want %d", s.Placement.Name, s.Score, want[s.Placement.Name])

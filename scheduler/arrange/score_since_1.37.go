@@ -4,8 +4,9 @@ package arrange
 
 import (
 	"context"
-	"slices"
+	"maps"
 
+	"k8s.io/apimachinery/pkg/types"
 	upstream "k8s.io/kube-scheduler/framework"
 
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -18,17 +19,17 @@ const (
 	placementKey fwk.StateKey = "tenon.sh/costs/"
 )
 
-// one is the cost of a pod's place, and costs has that of each pod in a placement.
+// one is the cost of a pod's place, and costs has that of each pod in a placement, by UID.
 type (
 	one   int64
-	costs []int64
+	costs map[types.UID]int64
 )
 
 // Clone implements fwk.StateData.
 func (c one) Clone() upstream.StateData { return c }
 
 // Clone implements fwk.StateData.
-func (c costs) Clone() upstream.StateData { return slices.Clone(c) }
+func (c costs) Clone() upstream.StateData { return maps.Clone(c) }
 
 // ScorePlacement returns how many pods have nodes in a placement, and keeps what their places cost.
 func (p *Plugin) ScorePlacement(_ context.Context, cs upstream.PlacementCycleState, _ upstream.PodGroupInfo,
@@ -37,7 +38,7 @@ func (p *Plugin) ScorePlacement(_ context.Context, cs upstream.PlacementCycleSta
 	for _, a := range placement.ProposedAssignments {
 		if d, err := a.GetCycleState().Read(costKey); err == nil {
 			if c, ok := d.(one); ok {
-				all = append(all, int64(c))
+				all[a.GetPod().UID] = int64(c)
 			}
 		}
 	}
@@ -50,24 +51,41 @@ func (p *Plugin) ScorePlacement(_ context.Context, cs upstream.PlacementCycleSta
 // PlacementScoreExtensions returns the plugin.
 func (p *Plugin) PlacementScoreExtensions() upstream.PlacementScoreExtensions { return p }
 
-// NormalizePlacementScore has the planner rank the placements in which most pods have nodes. The others score 0.
+// NormalizePlacementScore has the planner rank the placements in which most pods have nodes, and of these those with
+// most pods whose places cost something. The others score 0. Placements may leave out different pods: the pods that all
+// of them have are compared.
 func (p *Plugin) NormalizePlacementScore(_ context.Context, group upstream.PodGroupCycleState, _ upstream.PodGroupInfo,
 	scores []upstream.PlacementScore) *fwk.Status {
-	most := int64(0)
-	for _, s := range scores {
-		most = max(most, s.Score)
+	of := make([]costs, len(scores))
+	most, rated := int64(0), 0
+	for i, s := range scores {
+		if d, err := group.Read(placementKey + fwk.StateKey(s.Placement.Name)); err == nil {
+			of[i], _ = d.(costs)
+		}
+		if s.Score > most {
+			most, rated = s.Score, 0
+		}
+		if s.Score == most {
+			rated = max(rated, len(of[i]))
+		}
 	}
 	var at []int
-	var all [][]int64
+	in := map[types.UID]int{} // in how many of these placements a pod is
 	for i, s := range scores {
-		if scores[i].Score = 0; s.Score < most {
-			continue
+		if scores[i].Score = 0; s.Score == most && len(of[i]) == rated {
+			at = append(at, i)
+			for uid := range of[i] {
+				in[uid]++
+			}
 		}
-		var c costs
-		if d, err := group.Read(placementKey + fwk.StateKey(s.Placement.Name)); err == nil {
-			c, _ = d.(costs)
+	}
+	all := make([][]int64, len(at))
+	for uid, n := range in {
+		for k, i := range at {
+			if n == len(at) {
+				all[k] = append(all[k], of[i][uid])
+			}
 		}
-		at, all = append(at, i), append(all, c)
 	}
 	for k, score := range p.planner.Rank(all) {
 		scores[at[k]].Score = score

@@ -44,8 +44,8 @@ type Options struct {
 	OnOutcome func(state.Outcome)
 	// Wake, if not nil, is called with the name of a node that may have room after a change that no event announces.
 	Wake func(node string)
-	// OnRefused, if not nil, is called with each pod for which the ledger had room, and which its kubelet refused
-	// ([kube.Refused]), predicted or not. It must return quickly.
+	// OnRefused, if not nil, is called with each pod that its kubelet refused ([kube.Refused]) while the ledger expected
+	// it to hold something exclusively, whichever scheduler bound it. It must return quickly.
 	OnRefused func(pod *v1.Pod, reason string)
 	// Counters count published objects that cannot be read; nil counts nothing.
 	Counters *metrics.Counters

@@ -39,10 +39,8 @@ func GroupOf(h Handle, pod *v1.Pod) (group *v1.ObjectReference, others, least in
 		least = int(gang.MinCount)
 	}
 	if state, err := m.PodGroupStates().Get(g.Namespace, g.Name); err == nil {
-		others = state.ScheduledPodsCount()
-		if state.AssignedPods().Has(pod.UID) || state.AssumedPods().Has(pod.UID) {
-			others-- // kube-scheduler has not heard of the pod's end yet
-		}
+		// kube-scheduler may not have heard of the pod's end yet.
+		others = state.AssumedPods().Union(state.AssignedPods()).Delete(pod.UID).Len()
 	}
 	return &v1.ObjectReference{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup",
 		Namespace: g.Namespace, Name: g.Name, UID: g.UID}, others, least

@@ -49,12 +49,19 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	return p.recordReserve(s, node, v, nil)
 }
 
-// costAt returns the cost of a pod that a node, as it was before, has taken; n is nil if the ledger had no such node.
+// costAt returns what the place of a pod cost on a node as it was before, by the strategy of the profile: the places of
+// all pods of a group are compared, whatever strategies the pods name. n is nil if the ledger had no such node.
 func (p *Plugin) costAt(s *podState, n *state.Node, v place.Verdict) int64 {
-	if !p.guard.Knows(n) {
-		return s.strategy.Unknown()
+	// The verdict may be about a machine that the node has reported since.
+	if n == nil {
+		return p.strategy.Unknown()
 	}
-	return s.cost(n, v)
+	if now := p.Book.Snapshot().Node(n.Name); now == nil || now.Machine != n.Machine {
+		return p.strategy.Unknown()
+	}
+	strategy := p.strategy
+	strategy.Mix = s.strategy.Mix
+	return strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated) + strategy.Wait(n.Waits(s.shape))
 }
 
 // retry puts a pod that Reserve refused back into the queue. Other nodes fit as well, and no event will announce

@@ -104,8 +104,11 @@ func NewShared(logger klog.Logger, o Options) *Shared {
 	return s
 }
 
-// memberRefused reports a pod that its kubelet refused to the pod's group, if it has one.
+// memberRefused reports a pod of these profiles that its kubelet refused to the pod's group, if it has one.
 func (s *Shared) memberRefused(pod *v1.Pod, reason string) {
+	if !s.profiles()[pod.Spec.SchedulerName] {
+		return
+	}
 	if group, others, least := fwk.GroupOf(s.any, pod); group != nil {
 		s.sources.MemberRefused(report.Member{Pod: pod, Reason: reason, Group: group, Others: others, Least: least})
 	}
@@ -196,12 +199,18 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
+// profiles returns the names of the profiles that have the plugin.
+func (s *Shared) profiles() map[string]bool {
+	out := map[string]bool{}
+	for _, p := range s.plugins {
+		out[profileOf(p.handle)] = true
+	}
+	return out
+}
+
 // ownPods returns the pods of the profiles that have the plugin, whether they are scheduled already or not.
 func (s *Shared) ownPods() (out []*v1.Pod) {
-	profiles := map[string]bool{}
-	for _, p := range s.plugins {
-		profiles[profileOf(p.handle)] = true
-	}
+	profiles := s.profiles()
 	for _, p := range s.amounts.Pods() {
 		if profiles[p.Spec.SchedulerName] {
 			out = append(out, p)

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"reflect"
 	"slices"
 
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -19,7 +20,11 @@ func arrangeGroups(pl *schedapi.Plugins, name string) {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.PreFilter.Disabled, "*") {
 		return
 	}
+	scores := placementScore(pl)
 	for _, s := range everyPoint(pl) {
+		if s == scores {
+			continue // a profile may set the weight there
+		}
 		if has(s.Enabled, config.TenonGroups) || has(s.Disabled, config.TenonGroups) ||
 			s != &pl.MultiPoint && (has(s.Enabled, placementGenerator) || has(s.Disabled, placementGenerator)) {
 			return
@@ -31,15 +36,27 @@ func arrangeGroups(pl *schedapi.Plugins, name string) {
 	}
 	first := schedapi.Plugin{Name: config.TenonGroups, Weight: weightOf(pl, name)}
 	pl.MultiPoint.Enabled = slices.Insert(slices.Delete(slices.Clone(pl.MultiPoint.Enabled), i, i+1), 0, first)
+	if scores != nil && !enabledAt(pl, &pl.Score, name) && !has(scores.Enabled, config.TenonGroups) {
+		scores.Disabled = append(slices.Clone(scores.Disabled), schedapi.Plugin{Name: config.TenonGroups})
+	}
 	if len(pl.PreFilter.Enabled) > 0 { // these come before those at multiPoint
 		pl.PreFilter.Enabled = slices.Insert(slices.Clone(pl.PreFilter.Enabled), 0, first)
 	}
 }
 
-// weightOf returns the weight of a plugin's scores, or 0 if the profile does not say.
+// placementScore returns where a profile enables the scoring of placements, or nil before 1.36.
+func placementScore(pl *schedapi.Plugins) *schedapi.PluginSet {
+	if f := reflect.ValueOf(pl).Elem().FieldByName("PlacementScore"); f.IsValid() {
+		s, _ := f.Addr().Interface().(*schedapi.PluginSet)
+		return s
+	}
+	return nil
+}
+
+// weightOf returns the weight of a plugin's scores as kube-scheduler finds it: the first entry counts, and 0 is 1.
 func weightOf(pl *schedapi.Plugins, name string) int32 {
 	for _, p := range slices.Concat(pl.Score.Enabled, pl.MultiPoint.Enabled) {
-		if p.Name == name && p.Weight > 0 {
+		if p.Name == name {
 			return p.Weight
 		}
 	}

@@ -28,6 +28,9 @@ func TestGroupsTakeThePlaceOfThePlacementGenerator(t *testing.T) {
 	}{
 		"multiPoint":     {"{multiPoint: {enabled: [{name: Tenon}]}}", true},
 		"with a weight":  {"{multiPoint: {enabled: [{name: Tenon, weight: 7}]}}", true},
+		"without scores": {"{multiPoint: {enabled: [{name: Tenon}]}, score: {disabled: [{name: Tenon}]}}", true},
+		"weight of placements": {"{multiPoint: {enabled: [{name: Tenon}]}, " +
+			"placementScore: {enabled: [{name: TenonGroups, weight: 3}]}}", true},
 		"filter by name": {"{filter: {enabled: [{name: Tenon}]}, reserve: {enabled: [{name: Tenon}]}}", true},
 		"without Tenon":  {"{score: {enabled: [{name: Other}]}}", false},
 		"another generator": {"{multiPoint: {enabled: [{name: Tenon}]}, placementGenerate: {enabled: [{name: Other}], " +
@@ -47,6 +50,10 @@ func TestGroupsTakeThePlaceOfThePlacementGenerator(t *testing.T) {
 		}
 		if w := pl.MultiPoint.Enabled[0].Weight; name == "with a weight" && w != 7 {
 			t.Errorf("%s: %d", name, w)
+		}
+		off := has(pl.PlacementScore.Disabled, config.TenonGroups)
+		if off != (name == "without scores" || name == "filter by name") {
+			t.Errorf("%s: placements are not scored: %t", name, off)
 		}
 		if p := pl.PreFilter.Enabled; first && len(p) > 0 && p[0].Name != config.TenonGroups {
 			t.Errorf("%s: %s comes first at preFilter", name, p[0].Name)
