@@ -1,0 +1,73 @@
+//go:build !upto1.36
+
+package groups_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// The API server takes the example of the page about gangs, and the pods that a controller makes of its Job run.
+func TestTheGangOfThePageRuns(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	client, pods := start(ctx, t, scheduler.Tenon, nil)
+	page, err := os.ReadFile("../../docs/howto/gangs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml\n")
+	first, second, found := strings.Cut(example, "---\n")
+	second, _, _ = strings.Cut(second, "```")
+	if !found {
+		t.Fatal("the page has no example of two objects")
+	}
+	var group schedulingv1beta1.PodGroup
+	var job batchv1.Job
+	if err := yaml.UnmarshalStrict([]byte(first), &group); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict([]byte(second), &job); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.SchedulingV1beta1().PodGroups("default").Create(ctx, &group, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The lab has no controller of Jobs.
+	made, err := client.BatchV1().Jobs("default").Create(ctx, &job, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range *made.Spec.Parallelism {
+		name := fmt.Sprintf("%s-%d", job.Name, i)
+		names = append(names, name)
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: made.Spec.Template.Spec}
+		p.Spec.SchedulerName = v1.DefaultSchedulerName // the name of the only scheduler here
+		if i == *made.Spec.Parallelism-1 {
+			if all, _ := pods.Pods(); runs(names[0])(all) {
+				t.Error("a pod runs before all of the gang are there")
+			}
+		}
+		if err := workload.Create(ctx, client, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := pods.Until(ctx, runs(names...)); err != nil {
+		describe(t, nil, all)
+		t.Fatal(err)
+	}
+}
