@@ -107,6 +107,30 @@ func (r *Reader) groupPods(ctx context.Context, namespace, name string) ([]v1.Po
 	return out, nil
 }
 
+// GangNeeds returns how many pods a PodGroup needs to start, or 0 if its pods may start one by one. If it does not
+// exist, the error is NotFound.
+func (r *Reader) GangNeeds(ctx context.Context, namespace, name string) (int, error) {
+	const version = "v1beta1" // of Kubernetes 1.37, the first that schedules groups as a whole
+	data, err := r.raw(ctx, schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: version,
+		Resource: "podgroups"}, namespace, name, 0)
+	if err != nil {
+		return 0, fmt.Errorf("read podgroup %s/%s: %w", namespace, name, err)
+	}
+	var group struct {
+		Spec struct {
+			SchedulingPolicy struct {
+				Gang struct {
+					MinCount int32 `json:"minCount"`
+				} `json:"gang"`
+			} `json:"schedulingPolicy"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &group); err != nil {
+		return 0, fmt.Errorf("decode podgroup %s/%s: %w", namespace, name, err)
+	}
+	return int(group.Spec.SchedulingPolicy.Gang.MinCount), nil
+}
+
 // PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds,
 // these are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name,
 // controls; if the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, for a

@@ -174,6 +174,11 @@ func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []
 	return out, err
 }
 
+// GangNeeds returns how many pods a PodGroup needs to start; see [kube.Reader.GangNeeds].
+func (o *Once) GangNeeds(ctx context.Context, namespace, name string) (int, error) {
+	return o.reader.GangNeeds(ctx, namespace, name)
+}
+
 // ClaimsOn returns the claims of all nodes: a list of one node's claims would be as large a request.
 func (o *Once) ClaimsOn(ctx context.Context, _ string) (*document.Claims, error) {
 	return o.Claims(ctx)

@@ -209,6 +209,7 @@ type workloadExplanation struct {
 	kind, namespace, name string
 	pods                  []view.Pod
 	list                  *alignments
+	gang                  *gangNeeds   // nil unless the workload is a group of pods
 	together              *together    // nil if fewer than two pods wait
 	one                   *explanation // nil if no pod waits or was refused
 }
@@ -256,6 +257,9 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	if x.together, err = findTogether(c.Context(), cluster, x.pods, sortedNodes(nodes)); err != nil {
 		return err
 	}
+	if kind == "podgroup" {
+		x.gang = readGang(c.Context(), cluster, x.namespace, name, x.pods)
+	}
 	claims, err := claimsOf(c.Context(), cluster, x.pods...)
 	if err != nil {
 		return err
@@ -300,9 +304,14 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	if x.together != nil {
+	if text := x.gang.text(); text != "" || x.together != nil {
 		b := bufio.NewWriter(w)
-		x.together.write(b)
+		if text != "" {
+			writeWrapped(b, "", text)
+		}
+		if x.together != nil {
+			x.together.write(b)
+		}
 		fmt.Fprintln(b)
 		if err := b.Flush(); err != nil {
 			return fmt.Errorf("write explanation of %s %s/%s: %w", x.kind, x.namespace, x.name, err)
@@ -333,6 +342,8 @@ type workloadExplanationDocument struct {
 	Namespace string                `json:"namespace"`
 	Name      string                `json:"name"`
 	Pods      []workloadPodDocument `json:"pods"`
+	// Gang is what a PodGroup needs; absent for other workloads.
+	Gang *gangNeeds `json:"gang,omitempty"`
 	// Together is whether the pods that wait fit at the same time; absent if fewer than two wait.
 	Together *together `json:"together,omitempty"`
 	// Explained is the first pod that waits or that a kubelet has refused.
@@ -349,7 +360,7 @@ type workloadPodDocument struct {
 
 func (x *workloadExplanation) document() workloadExplanationDocument {
 	d := workloadExplanationDocument{Kind: "WorkloadExplanation", Type: x.kind, Namespace: x.namespace, Name: x.name,
-		Together: x.together, Holding: x.list.document().Pods,
+		Gang: x.gang, Together: x.together, Holding: x.list.document().Pods,
 		Pods: document.Each(x.pods, func(p view.Pod) workloadPodDocument {
 			return workloadPodDocument{document.PodOf(p.ID), p.Phase, p.Reason, p.Node}
 		})}

@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/place"
@@ -55,6 +60,33 @@ func TestWaitingPodsAreJudgedTogether(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &d); err != nil || d.Together == nil || d.Together.Fit != 4 ||
 		len(d.Together.LeftOut) != 1 || len(d.Together.Nodes["a"]) != 2 {
 		t.Errorf("the document has %+v, %v", d.Together, err)
+	}
+}
+
+// gangCluster is a cluster with a group of pods.
+type gangCluster struct {
+	cluster
+	needs int
+	err   error
+}
+
+func (g gangCluster) GangNeeds(context.Context, string, string) (int, error) { return g.needs, g.err }
+
+// A gang may wait for pods that are not there, however much room there is.
+func TestAGangWaitsForPodsThatAreMissing(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, "gang")
+	for want, c := range map[string]gangCluster{
+		"The group needs 3 pods, and has 2. Until": {needs: 3},
+		"The PodGroup does not exist":              {err: gone},
+		"needs is not known: forbidden.":           {err: errors.New("forbidden")},
+		"":                                         {needs: 2},
+	} {
+		c.cluster = gang(t, 12, 12)
+		out, errs, code := run(t, c, "explain", "podgroup/gang", "-n", "ml")
+		if code != 0 || errs != "" || !strings.Contains(out, want) || want == "" && strings.Contains(out, "roup ") {
+			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, out, want)
+		}
+		checkWidth(t, out)
 	}
 }
 

@@ -220,6 +220,12 @@ func start(ctx context.Context, t *testing.T, profiles string, outcome func(stat
 func startRunning(ctx context.Context, t *testing.T, profiles string, outcome func(state.Outcome), more ...string) (
 	*scheduler.Running, kubernetes.Interface, *workload.Watch) {
 	t.Helper()
+	return startScheduler(ctx, t, startNodes(ctx, t, more...), profiles, outcome)
+}
+
+// startNodes starts a cluster without a scheduler.
+func startNodes(ctx context.Context, t *testing.T, more ...string) *lab.Cluster {
+	t.Helper()
 	var nodes []lab.Node
 	for _, name := range append([]string{"a", "b", "c"}, more...) {
 		n := lab.Node{Name: name, Machine: "halves"}
@@ -241,6 +247,13 @@ func startRunning(ctx context.Context, t *testing.T, profiles string, outcome fu
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+// startScheduler starts a scheduler, and follows the pods of the cluster.
+func startScheduler(ctx context.Context, t *testing.T, c *lab.Cluster, profiles string, outcome func(state.Outcome)) (
+	*scheduler.Running, kubernetes.Interface, *workload.Watch) {
+	t.Helper()
 	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	s, err := scheduler.Start(c.Dir, c.SchedulerKubeconfig, profiles, outcome)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -24,7 +26,8 @@ import (
 func TestTheGangOfThePageRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	client, pods := start(ctx, t, scheduler.Tenon, nil)
+	c := startNodes(ctx, t)
+	_, client, pods := startScheduler(ctx, t, c, scheduler.Tenon, nil)
 	page, err := os.ReadFile("../../docs/howto/gangs.md")
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +64,7 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 			if all, _ := pods.Pods(); runs(names[0])(all) {
 				t.Error("a pod runs before all of the gang are there")
 			}
+			explained(ctx, t, c)
 		}
 		if err := workload.Create(ctx, client, p); err != nil {
 			t.Fatal(err)
@@ -69,5 +73,20 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 	if all, err := pods.Until(ctx, runs(names...)); err != nil {
 		describe(t, nil, all)
 		t.Fatal(err)
+	}
+}
+
+// explained fails the test unless the command of the page finds that the waiting pods of the gang fit, and that one is
+// missing.
+func explained(ctx context.Context, t *testing.T, c *lab.Cluster) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/kubectl-tenon", "explain", "podgroup/trainer")
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath)
+	out, err := cmd.Output()
+	for _, want := range []string{"The 3 pods that wait fit together: ",
+		"The group needs 4 pods, and has 3."} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v, want %q in:\n%s", err, want, out)
+		}
 	}
 }
