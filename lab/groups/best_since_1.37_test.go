@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -21,7 +22,7 @@ import (
 func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	_, client, pods := startRunning(ctx, t, scheduler.Tenon, nil, "lax-a1", "lax-a2", "lax-b1", "lax-b2")
+	s, client, pods := startRunning(ctx, t, scheduler.Tenon, nil, "lax-a1", "lax-a2", "lax-b1", "lax-b2")
 	for node, held := range map[string][]int{
 		"lax-a1": {22, 22}, "lax-a2": {22, 22}, "lax-b1": {30, 10}, "lax-b2": {30, 10},
 	} {
@@ -42,6 +43,7 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 		}
 	}
 	for i := range 6 {
+		hasFree(ctx, t, s, map[string]int{"lax-a1": 16, "lax-a2": 16, "lax-b1": 20, "lax-b2": 20})
 		g := racked(fmt.Sprintf("g%d", i))
 		g.create(ctx, t, client)
 		all, err := pods.Until(ctx, runs(g.pods[0].Name, g.pods[1].Name))
@@ -57,6 +59,24 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 		if _, err := pods.Until(ctx, func(all []*v1.Pod) bool { return len(all) == 8 }); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// hasFree waits until the scheduler knows that nodes have as many CPUs free. It learns from their reports that a gang
+// is gone.
+func hasFree(ctx context.Context, t *testing.T, s *scheduler.Running, want map[string]int) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		snap := s.Shared.Book.Snapshot()
+		for name, n := range want {
+			if node := snap.Node(name); node == nil || node.Usage.FreeCPUs().Len() != n {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatalf("wait for free CPUs: %v", err)
 	}
 }
 
