@@ -107,14 +107,21 @@ func (r *Reader) groupPods(ctx context.Context, namespace, name string) ([]v1.Po
 	return out, nil
 }
 
-// GangNeeds returns how many pods a PodGroup needs to start, or 0 if its pods may start one by one. If it does not
-// exist, the error is NotFound.
-func (r *Reader) GangNeeds(ctx context.Context, namespace, name string) (int, error) {
-	const version = "v1beta1" // of Kubernetes 1.37, the first that schedules groups as a whole
-	data, err := r.raw(ctx, schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: version,
-		Resource: "podgroups"}, namespace, name, 0)
+// Gang returns how many pods a PodGroup needs to start, or 0 if its pods may start one by one, and the label whose
+// value the nodes of all its pods have to share, or "". If the PodGroup does not exist, the error is NotFound.
+func (r *Reader) Gang(ctx context.Context, namespace, name string) (needs int, label string, err error) {
+	// Of Kubernetes 1.37, the first that schedules groups as a whole.
+	resource := schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "podgroups"}
+	data, err := r.raw(ctx, resource, namespace, name, 0)
+	if apierrors.IsNotFound(err) {
+		// The answer about a resource that is not served names no object.
+		var status metav1.Status
+		if json.Unmarshal(data, &status) != nil || status.Details == nil || status.Details.Name != name {
+			return 0, "", fmt.Errorf("the API server does not serve %s of %s", resource.Resource, resource.GroupVersion())
+		}
+	}
 	if err != nil {
-		return 0, fmt.Errorf("read podgroup %s/%s: %w", namespace, name, err)
+		return 0, "", fmt.Errorf("read podgroup %s/%s: %w", namespace, name, err)
 	}
 	var group struct {
 		Spec struct {
@@ -123,12 +130,20 @@ func (r *Reader) GangNeeds(ctx context.Context, namespace, name string) (int, er
 					MinCount int32 `json:"minCount"`
 				} `json:"gang"`
 			} `json:"schedulingPolicy"`
+			SchedulingConstraints struct {
+				Topology []struct {
+					Key string `json:"key"`
+				} `json:"topology"`
+			} `json:"schedulingConstraints"`
 		} `json:"spec"`
 	}
 	if err := json.Unmarshal(data, &group); err != nil {
-		return 0, fmt.Errorf("decode podgroup %s/%s: %w", namespace, name, err)
+		return 0, "", fmt.Errorf("decode podgroup %s/%s: %w", namespace, name, err)
 	}
-	return int(group.Spec.SchedulingPolicy.Gang.MinCount), nil
+	if t := group.Spec.SchedulingConstraints.Topology; len(t) > 0 {
+		label = t[0].Key // there is no more than one in 1.37
+	}
+	return int(group.Spec.SchedulingPolicy.Gang.MinCount), label, nil
 }
 
 // PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds,

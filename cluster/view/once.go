@@ -174,9 +174,9 @@ func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []
 	return out, err
 }
 
-// GangNeeds returns how many pods a PodGroup needs to start; see [kube.Reader.GangNeeds].
-func (o *Once) GangNeeds(ctx context.Context, namespace, name string) (int, error) {
-	return o.reader.GangNeeds(ctx, namespace, name)
+// Gang returns what a PodGroup needs to start; see [kube.Reader.Gang].
+func (o *Once) Gang(ctx context.Context, namespace, name string) (needs int, label string, err error) {
+	return o.reader.Gang(ctx, namespace, name)
 }
 
 // ClaimsOn returns the claims of all nodes: a list of one node's claims would be as large a request.

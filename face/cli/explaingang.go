@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -13,8 +14,9 @@ import (
 
 // gangReader is a [Cluster] that also reads groups of pods.
 type gangReader interface {
-	// GangNeeds returns how many pods a group needs to start. If the group does not exist, the error is NotFound.
-	GangNeeds(ctx context.Context, namespace, name string) (int, error)
+	// Gang returns how many pods a group needs to start, and the label whose value their nodes have to share, or "". If
+	// the group does not exist, the error is NotFound.
+	Gang(ctx context.Context, namespace, name string) (needs int, label string, err error)
 }
 
 // gangNeeds is what a group of pods needs.
@@ -23,6 +25,9 @@ type gangNeeds struct {
 	// may start one by one.
 	Needs int `json:"needs"`
 	Pods  int `json:"pods"`
+	Ended int `json:"ended"`
+	// Label is the label whose value the nodes of all pods have to share. It is not judged.
+	Label string `json:"label,omitempty"`
 	// Missing is set if the group does not exist, and Unread has why it could not be read.
 	Missing bool   `json:"missing,omitempty"`
 	Unread  string `json:"unread,omitempty"`
@@ -37,33 +42,45 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	}
 	out := &gangNeeds{}
 	for _, p := range pods {
-		if p.Phase != "Failed" && p.Phase != "Succeeded" {
-			out.Pods++
-			out.waits = out.waits || p.Node == ""
+		if p.Phase == "Failed" || p.Phase == "Succeeded" {
+			out.Ended++
+			continue
 		}
+		out.Pods++
+		out.waits = out.waits || p.Node == ""
 	}
-	needs, err := reader.GangNeeds(ctx, namespace, name)
+	var err error
+	out.Needs, out.Label, err = reader.Gang(ctx, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		out.Missing = true
 	case err != nil:
 		out.Unread = err.Error()
 	}
-	out.Needs = needs
 	return out
 }
 
-// text returns why the group waits whether there is room or not, or "".
+// text returns what the group waits for besides room, and what is not judged, or "".
 func (g *gangNeeds) text() string {
 	switch {
 	case g == nil || !g.waits:
+		return ""
 	case g.Missing:
 		return "The PodGroup does not exist: its pods wait until it is created."
 	case g.Unread != "":
 		return fmt.Sprintf("How many pods the group needs is not known: %s.", g.Unread)
-	case g.Pods < g.Needs:
-		return fmt.Sprintf("The group needs %d pods, and has %d. Until the others are created it waits, also where there "+
-			"is room.", g.Needs, g.Pods)
 	}
-	return ""
+	var out []string
+	if g.Pods < g.Needs {
+		out = append(out, fmt.Sprintf("The group needs %d pods, and has %d. With fewer, kube-scheduler lets them wait, "+
+			"also where there is room.", g.Needs, g.Pods))
+		if g.Ended > 0 {
+			out = append(out, fmt.Sprintf("Pods that have ended (%d) do not count.", g.Ended))
+		}
+	}
+	if g.Label != "" {
+		out = append(out, "The nodes of all its pods need the same value of the label "+g.Label+
+			", which is not looked at here.")
+	}
+	return strings.Join(out, " ")
 }

@@ -67,19 +67,23 @@ func TestWaitingPodsAreJudgedTogether(t *testing.T) {
 type gangCluster struct {
 	cluster
 	needs int
+	label string
 	err   error
 }
 
-func (g gangCluster) GangNeeds(context.Context, string, string) (int, error) { return g.needs, g.err }
+func (g gangCluster) Gang(context.Context, string, string) (int, string, error) {
+	return g.needs, g.label, g.err
+}
 
 // A gang may wait for pods that are not there, however much room there is.
 func TestAGangWaitsForPodsThatAreMissing(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, "gang")
 	for want, c := range map[string]gangCluster{
-		"The group needs 3 pods, and has 2. Until": {needs: 3},
-		"The PodGroup does not exist":              {err: gone},
-		"needs is not known: forbidden.":           {err: errors.New("forbidden")},
-		"":                                         {needs: 2},
+		"The group needs 3 pods, and has 2. With": {needs: 3},
+		"The PodGroup does not exist":             {err: gone},
+		"needs is not known: forbidden.":          {err: errors.New("forbidden")},
+		"same value of the label rack, which is":  {needs: 2, label: "rack"},
+		"":                                        {needs: 2},
 	} {
 		c.cluster = gang(t, 12, 12)
 		out, errs, code := run(t, c, "explain", "podgroup/gang", "-n", "ml")

@@ -14,8 +14,9 @@ import (
 const placementGenerator = "TopologyPlacementGenerator"
 
 // arrangeGroups puts TenonGroups in place of TopologyPlacementGenerator in a profile that reserves with the plugin,
-// before all others: it has to see each pod of a group first. A profile that names TenonGroups, that enables or
-// disables the other plugin elsewhere than at multiPoint, or that disables all plugins at preFilter, is left as it is.
+// before all others: it has to see each pod of a group first. A profile that names TenonGroups elsewhere than at
+// placementScore, that enables or disables the other plugin elsewhere than at multiPoint, or that disables all plugins
+// at preFilter, is left as it is.
 func arrangeGroups(pl *schedapi.Plugins, name string) {
 	if !enabledAt(pl, &pl.Reserve, name) || has(pl.PreFilter.Disabled, "*") {
 		return
