@@ -294,7 +294,10 @@ func (e *explanation) refused() bool {
 }
 
 // ended reports whether all containers of the pod have ended for good, so that it holds nothing any more.
-func (e *explanation) ended() bool { return e.pod.Phase == "Succeeded" || e.pod.Phase == "Failed" }
+func (e *explanation) ended() bool { return ended(e.pod) }
+
+// ended reports whether a pod has terminated.
+func ended(p view.Pod) bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 // sortedNodes returns the nodes that can be judged, in order of their names. A node without a machine or a usage
 // cannot.

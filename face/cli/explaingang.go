@@ -42,7 +42,7 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	}
 	out := &gangNeeds{}
 	for _, p := range pods {
-		if p.Phase == "Failed" || p.Phase == "Succeeded" {
+		if ended(p) {
 			out.Ended++
 			continue
 		}
@@ -60,7 +60,8 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	return out
 }
 
-// text returns what the group waits for besides room, and what is not judged, or "".
+// text returns sentences for people: whether pods or the group itself are missing, and which label is not judged. It
+// returns "" if there is nothing to write, or if no pod waits.
 func (g *gangNeeds) text() string {
 	switch {
 	case g == nil || !g.waits:

@@ -48,7 +48,7 @@ type together struct {
 func findTogether(ctx context.Context, c Cluster, pods []view.Pod, nodes []*state.Node) (*together, error) {
 	var waiting []view.Pod
 	for _, p := range pods {
-		if p.Node == "" && p.Pod != nil && p.Phase != "Failed" && p.Phase != "Succeeded" {
+		if p.Node == "" && p.Pod != nil && !ended(p) {
 			waiting = append(waiting, p)
 		}
 	}

@@ -23,7 +23,8 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, client, pods := startRunning(ctx, t, scheduler.Tenon, nil, "lax-a1", "lax-a2", "lax-b1", "lax-b2")
-	for node, held := range map[string][]int{
+	held := group{name: "held"}
+	for node, amounts := range map[string][]int{
 		"lax-a1": {22, 22}, "lax-a2": {22, 22}, "lax-b1": {30, 10}, "lax-b2": {30, 10},
 	} {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"rack":%q}}}`, node[:5])
@@ -31,13 +32,14 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for i, cpus := range held {
+		for i, cpus := range amounts {
 			p := ofCPUs(fmt.Sprintf("held-%s-%d", node, i), cpus)
 			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
 			if err := workload.Create(ctx, client, p); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := pods.Until(ctx, runs(p.Name)); err != nil {
+			held.pods = append(held.pods, p)
+			if _, err := pods.Until(ctx, held.runs); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -46,7 +48,7 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 		hasFree(ctx, t, s, map[string]int{"lax-a1": 16, "lax-a2": 16, "lax-b1": 20, "lax-b2": 20})
 		g := racked(fmt.Sprintf("g%d", i))
 		g.create(ctx, t, client)
-		all, err := pods.Until(ctx, runs(g.pods[0].Name, g.pods[1].Name))
+		all, err := pods.Until(ctx, g.runs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,7 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 			}
 		}
 		remove(ctx, t, client, g)
-		if _, err := pods.Until(ctx, func(all []*v1.Pod) bool { return len(all) == 8 }); err != nil {
+		if _, err := pods.Until(ctx, func(all []*v1.Pod) bool { return len(all) == len(held.pods) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,21 +85,6 @@ func hasFree(ctx context.Context, t *testing.T, s *scheduler.Running, want map[s
 // ofCPUs returns a pod with CPUs of its own.
 func ofCPUs(name string, cpus int) *v1.Pod {
 	return workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": fmt.Sprint(cpus), "memory": "1Gi"}))
-}
-
-// runs returns a condition for [workload.Watch.Until]: pods of these names run.
-func runs(names ...string) func([]*v1.Pod) bool {
-	return func(all []*v1.Pod) bool {
-		n := 0
-		for _, p := range all {
-			for _, name := range names {
-				if f, _ := workload.FateOf(p); p.Name == name && f == workload.Running {
-					n++
-				}
-			}
-		}
-		return n == len(names)
-	}
 }
 
 // racked returns a gang of two pods of 12 CPUs.

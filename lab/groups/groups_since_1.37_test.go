@@ -77,8 +77,7 @@ func draw(r *rand.Rand, i int) group {
 		if !equal {
 			cpus = 2 + r.IntN(15)
 		}
-		p := workload.Pod(fmt.Sprintf("%s-%d", g.name, k), workload.Guaranteed("c",
-			workload.Amounts{"cpu": fmt.Sprint(cpus), "memory": "1Gi"}))
+		p := ofCPUs(fmt.Sprintf("%s-%d", g.name, k), cpus)
 		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}
 		g.pods = append(g.pods, p)
 	}
@@ -124,6 +123,9 @@ func (g *group) progress(pods []*v1.Pod) (out progress) {
 	}
 	return out
 }
+
+// runs reports whether all pods of a gang run; a condition for [workload.Watch.Until].
+func (g *group) runs(pods []*v1.Pod) bool { return g.progress(pods).running == len(g.pods) }
 
 // settled reports whether a gang has not begun, or no pod of it that has a node is on its way.
 func (p progress) settled() bool { return p.bound == 0 || p.running+p.refused == p.bound }

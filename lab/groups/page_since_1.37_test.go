@@ -38,15 +38,15 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 	if !found {
 		t.Fatal("the page has no example of two objects")
 	}
-	var group schedulingv1beta1.PodGroup
+	var object schedulingv1beta1.PodGroup
 	var job batchv1.Job
-	if err := yaml.UnmarshalStrict([]byte(first), &group); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(first), &object); err != nil {
 		t.Fatal(err)
 	}
 	if err := yaml.UnmarshalStrict([]byte(second), &job); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.SchedulingV1beta1().PodGroups("default").Create(ctx, &group, metav1.CreateOptions{}); err != nil {
+	if _, err := client.SchedulingV1beta1().PodGroups("default").Create(ctx, &object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// The lab has no controller of Jobs.
@@ -54,14 +54,14 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	g := group{name: job.Name}
 	for i := range *made.Spec.Parallelism {
-		name := fmt.Sprintf("%s-%d", job.Name, i)
-		names = append(names, name)
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: made.Spec.Template.Spec}
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", job.Name, i), Namespace: "default"},
+			Spec: made.Spec.Template.Spec}
+		g.pods = append(g.pods, p)
 		p.Spec.SchedulerName = v1.DefaultSchedulerName // the name of the only scheduler here
 		if i == *made.Spec.Parallelism-1 {
-			if all, _ := pods.Pods(); runs(names[0])(all) {
+			if all, _ := pods.Pods(); g.progress(all).running > 0 {
 				t.Error("a pod runs before all of the gang are there")
 			}
 			explained(ctx, t, c)
@@ -70,7 +70,7 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all, err := pods.Until(ctx, runs(names...)); err != nil {
+	if all, err := pods.Until(ctx, g.runs); err != nil {
 		describe(t, nil, all)
 		t.Fatal(err)
 	}

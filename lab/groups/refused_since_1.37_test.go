@@ -23,7 +23,7 @@ func TestAMemberThatItsKubeletRefusesIsReplaced(t *testing.T) {
 	defer cancel()
 	client, pods := start(ctx, t, scheduler.Tenon, nil)
 	member := func(name string, sysctls ...v1.Sysctl) *v1.Pod {
-		p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": "8", "memory": "1Gi"}))
+		p := ofCPUs(name, 8)
 		group := "train"
 		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
 		p.Spec.SecurityContext = &v1.PodSecurityContext{Sysctls: sysctls}

@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/scheduler"
-	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // room is how many CPUs each of the six NUMA nodes of the cluster has for pods.
@@ -39,8 +38,7 @@ func full(r *rand.Rand, name string) group {
 	r.Shuffle(len(sizes), func(i, k int) { sizes[i], sizes[k] = sizes[k], sizes[i] })
 	g := group{name: name, need: len(sizes)}
 	for i, cpus := range sizes {
-		p := workload.Pod(fmt.Sprintf("%s-%02d", name, i), workload.Guaranteed("c",
-			workload.Amounts{"cpu": fmt.Sprint(cpus), "memory": "1Gi"}))
+		p := ofCPUs(fmt.Sprintf("%s-%02d", name, i), cpus)
 		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}
 		g.pods = append(g.pods, p)
 	}
@@ -88,7 +86,7 @@ func TestAGangOfUnequalPodsRuns(t *testing.T) {
 		}
 		i++
 		g.create(ctx, t, client)
-		all, err := pods.Until(ctx, func(all []*v1.Pod) bool { return g.progress(all).running == len(g.pods) })
+		all, err := pods.Until(ctx, g.runs)
 		if err != nil {
 			describe(t, map[string]group{g.name: g}, all)
 			t.Fatalf("%v; searches: %d found, %d none, %d spent", err, searches(t, s, "found"), searches(t, s, "none"),
