@@ -64,14 +64,14 @@ func TestAGangGetsTheRackWithFewestNUMANodes(t *testing.T) {
 	}
 }
 
-// hasFree waits until the scheduler knows that nodes have as many CPUs free. It learns from their reports that a gang
-// is gone.
+// hasFree waits until the scheduler knows for certain that nodes have as many CPUs free. It learns from their reports
+// that a gang is gone; between the pods' end and the report, a node is in one of two states.
 func hasFree(ctx context.Context, t *testing.T, s *scheduler.Running, want map[string]int) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
 		snap := s.Shared.Book.Snapshot()
 		for name, n := range want {
-			if node := snap.Node(name); node == nil || node.Usage.FreeCPUs().Len() != n {
+			if node := snap.Node(name); node == nil || node.Doubtful() != "" || node.Usage.FreeCPUs().Len() != n {
 				return false, nil
 			}
 		}
