@@ -66,17 +66,14 @@ const gangs = 8
 // A gang of unequal pods that takes the whole cluster runs whenever there are nodes for all its pods, also where
 // kube-scheduler's way of one pod after the other finds none. One node is closed to pods, and has room.
 func TestAGangOfUnequalPodsRuns(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	s, client, pods := startRunning(ctx, t, scheduler.Tenon, nil, "closed")
 	taint(ctx, t, client, "closed")
+	hasFree(ctx, t, s, map[string]int{"a": 2 * room, "b": 2 * room, "c": 2 * room})
 	var nodes []*state.Node
 	for _, name := range []string{"a", "b", "c"} {
-		n := s.Shared.Book.Snapshot().Node(name)
-		if n == nil {
-			t.Fatalf("node %s has no layout", name)
-		}
-		nodes = append(nodes, n)
+		nodes = append(nodes, s.Shared.Book.Snapshot().Node(name))
 	}
 	r := rand.New(rand.NewPCG(*seed, 1))
 	for i := 0; i < gangs; {
