@@ -49,18 +49,24 @@ const Left = -1
 // its bound before it knew that, spent is true. A pod gets only nodes on which it fits alone, and pods of other kinds
 // are taken to make no room for it.
 func Find(p Problem) (at []int, spent bool) {
+	at, left := find(p)
+	return at, at == nil && left < 0
+}
+
+// find is Find, and returns what is left of the budget.
+func find(p Problem) (at []int, left int) {
 	s := newSearch(p)
 	for s.spare = s.lacking(); s.spare <= len(p.Pods)-max(p.Least, 1); s.spare++ {
 		for _, s.order = range [][]int{s.hardest, s.given} {
 			if s.try(0) {
-				return s.at, false
+				return s.at, s.Budget
 			}
 			if s.Budget < 0 {
-				return nil, true
+				return nil, s.Budget
 			}
 		}
 	}
-	return nil, s.Budget < 0
+	return nil, s.Budget
 }
 
 // search is the state of a search.

@@ -21,6 +21,8 @@ type Victim struct {
 	Budgets []int
 	// Size is how much of the node the pod holds, in any unit. It guides the search and has no effect on costs.
 	Size int64
+	// Pods is how many pods end with the victim; 0 stands for one. Each of them has the victim's priority.
+	Pods int
 }
 
 // Problem is one node, and a pod that does not fit there.
@@ -43,7 +45,7 @@ type Cost struct {
 	Highest int32
 	// Sum adds up the priorities, each as its distance above the lowest possible one, so that more victims cost more.
 	Sum int64
-	// Count is the number of victims.
+	// Count is the number of pods.
 	Count int
 	// Oldest is the start of the oldest victim of the highest priority.
 	Oldest int64
@@ -76,8 +78,8 @@ func (p *Problem) Cost(set []int) Cost {
 		if k == 0 {
 			c.Highest, c.Oldest = v.Priority, v.Started
 		}
-		c.Sum += int64(v.Priority) - lowest
-		c.Count++
+		c.Sum += int64(max(1, v.Pods)) * (int64(v.Priority) - lowest)
+		c.Count += max(1, v.Pods)
 	}
 	return c
 }

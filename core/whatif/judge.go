@@ -167,8 +167,8 @@ type Missing struct {
 // w would not fit even if all pods that may end had ended, if there are no such pods, or if there are too many
 // (evict.MaxVictims).
 func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
-	pods := n.mayEnd()
-	gone := func(set []int) *Node { return n.after(pods, set) }
+	pods := n.MayEnd()
+	gone := func(set []int) *Node { return n.After(pods, set) }
 	groups := map[topo.Mask][]int{}
 	for i, x := range pods {
 		if e, held := n.entry(x.Pod.UID); held {
@@ -197,8 +197,8 @@ func (r Rules) Way(n *Node, w *Want) (way Way, ok bool) {
 	return way, true
 }
 
-// mayEnd returns the pods of the node that may end.
-func (n *Node) mayEnd() (out []Resident) {
+// MayEnd returns the pods of the node that may end.
+func (n *Node) MayEnd() (out []Resident) {
 	for _, x := range n.Pods {
 		if !x.Stays {
 			out = append(out, x)
@@ -227,8 +227,8 @@ func (n *Node) entry(uid string) (state.Entry, bool) {
 	return n.State.Entry(uid)
 }
 
-// after returns the node once some pods have ended.
-func (n *Node) after(pods []Resident, gone []int) *Node {
+// After returns the node once some pods, given by their indices, have ended.
+func (n *Node) After(pods []Resident, gone []int) *Node {
 	out := *n
 	out.Used = Amounts{}.Add(n.Used)
 	var uids []string

@@ -64,13 +64,13 @@ func wider(p *place.Pod) *place.Pod {
 }
 
 func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
-	pods := n.mayEnd()
+	pods := n.MayEnd()
 	var set []int
 	for _, id := range way.Pods {
 		set = append(set, slices.IndexFunc(pods, func(x Resident) bool { return x.Pod == id }))
 	}
 	slices.Sort(set)
-	if !r.Judge(n.after(pods, set), w, nil).Fits() {
+	if !r.Judge(n.After(pods, set), w, nil).Fits() {
 		t.Fatalf("no room after %v", way.Pods)
 	}
 	for _, x := range way.Missing {
@@ -81,7 +81,7 @@ func leads(t *rapid.T, r Rules, n *Node, w *Want, way Way) {
 			}
 		}
 	}
-	if len(set) > 1 && r.Judge(n.after(pods, set[1:]), w, nil).Fits() {
+	if len(set) > 1 && r.Judge(n.After(pods, set[1:]), w, nil).Fits() {
 		t.Fatalf("of %v one can be spared", way.Pods)
 	}
 }

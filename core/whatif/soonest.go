@@ -67,7 +67,7 @@ func (r Rules) Soonest(next func() *Node, w *Want) (out Soonest) {
 // inTheWay returns the pods whose end may make room for w on a node: all that may end, or only those with holdings if
 // the plain amounts are enough. They are in ascending order of namespace and name.
 func (r Rules) inTheWay(n *Node, w *Want) []Resident {
-	out := n.mayEnd()
+	out := n.MayEnd()
 	if len(n.Lacks(w.Needs)) == 0 {
 		out = slices.DeleteFunc(out, func(x Resident) bool { _, holds := n.entry(x.Pod.UID); return !holds })
 	}
@@ -95,7 +95,7 @@ func (s *search) works(gone ...int) bool {
 		return false
 	}
 	*s.left--
-	return s.rules.Judge(s.node.after(s.pods, gone), s.want, nil).Fits()
+	return s.rules.Judge(s.node.After(s.pods, gone), s.want, nil).Fits()
 }
 
 // single returns the pods that make room when they end, each of them alone.

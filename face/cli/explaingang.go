@@ -31,7 +31,7 @@ type gangNeeds struct {
 	// Missing is set if the group does not exist, and Unread has why it could not be read.
 	Missing bool   `json:"missing,omitempty"`
 	Unread  string `json:"unread,omitempty"`
-	waits   bool   // a pod of the group has no node
+	waiting int    // pods of the group without a node
 }
 
 // readGang reads what a group needs, or returns nil if the cluster cannot read groups.
@@ -47,7 +47,9 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 			continue
 		}
 		out.Pods++
-		out.waits = out.waits || p.Node == ""
+		if p.Node == "" {
+			out.waiting++
+		}
 	}
 	var err error
 	out.Needs, out.Label, err = reader.Gang(ctx, namespace, name)
@@ -60,11 +62,19 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	return out
 }
 
+// lacks returns how many of the waiting pods the group needs, or 0 if that is not known.
+func (g *gangNeeds) lacks() int {
+	if g == nil || g.Needs == 0 {
+		return 0
+	}
+	return min(g.waiting, max(1, g.Needs-(g.Pods-g.waiting)))
+}
+
 // text returns sentences for people: whether pods or the group itself are missing, and which label is not judged. It
 // returns "" if there is nothing to write, or if no pod waits.
 func (g *gangNeeds) text() string {
 	switch {
-	case g == nil || !g.waits:
+	case g == nil || g.waiting == 0:
 		return ""
 	case g.Missing:
 		return "The PodGroup does not exist: its pods wait until it is created."

@@ -254,11 +254,11 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 			x.one = e
 		}
 	}
-	if x.together, err = findTogether(c.Context(), cluster, x.pods, sortedNodes(nodes)); err != nil {
-		return err
-	}
 	if kind == "podgroup" {
 		x.gang = readGang(c.Context(), cluster, x.namespace, name, x.pods)
+	}
+	if x.together, err = findTogether(c.Context(), cluster, x.pods, x.gang.lacks(), sortedNodes(nodes)); err != nil {
+		return err
 	}
 	claims, err := claimsOf(c.Context(), cluster, x.pods...)
 	if err != nil {

@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/assign"
+	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -39,13 +41,23 @@ type together struct {
 	// others.
 	Nodes   map[string][]string `json:"nodes,omitempty"`
 	LeftOut []string            `json:"leftOut,omitempty"`
+	// Needed is how many of them have to fit. Once are pods that are in the way: when they have ended, so many fit. They
+	// are absent if so many fit now, or if the search found none.
+	Needed int         `json:"needed"`
+	Once   []endingPod `json:"once,omitempty"`
 	// GaveUp is set if the search ended before it had an answer; Fit is 0 then.
 	GaveUp bool `json:"gaveUp,omitempty"`
 }
 
-// findTogether judges the pods without a node together, in the order of their names. It returns nil if fewer than two
-// wait, or if there are too many.
-func findTogether(ctx context.Context, c Cluster, pods []view.Pod, nodes []*state.Node) (*together, error) {
+// endingPod is a pod that has to end, and its node.
+type endingPod struct {
+	document.Pod
+	Node string `json:"node"`
+}
+
+// findTogether judges the pods without a node together, in the order of their names. needed is how many of them have to
+// fit; 0 is all. It returns nil if fewer than two wait, or if there are too many.
+func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, nodes []*state.Node) (*together, error) {
 	var waiting []view.Pod
 	for _, p := range pods {
 		if p.Node == "" && p.Pod != nil && !ended(p) {
@@ -73,22 +85,10 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, nodes []*stat
 		e := read[problem.Pods[pod].Kind]
 		return e != nil && len(e.pod.Around[nodes[node].Name].Barred) > 0
 	}
-	problem.Room = func(node int, pods []int) bool {
-		var at whatif.Node
-		var needs whatif.Amounts
-		for _, i := range pods {
-			e := read[problem.Pods[i].Kind]
-			if e == nil {
-				continue
-			}
-			if around, known := e.pod.Around[nodes[node].Name]; known {
-				at, needs = around.Node, needs.Add(e.pod.Needs)
-			}
-		}
-		return len(at.Lacks(needs)) == 0
-	}
+	amounts := judgedTogether{problem, read}
+	problem.Room = func(node int, pods []int) bool { return amounts.enough(node, pods, nil, nil) }
 	at, spent := assign.Find(problem)
-	out := &together{Waiting: len(waiting), GaveUp: spent}
+	out := &together{Waiting: len(waiting), GaveUp: spent, Needed: cmp.Or(max(0, needed), len(waiting))}
 	for i, p := range waiting {
 		switch {
 		case spent:
@@ -103,7 +103,58 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, nodes []*stat
 			out.Nodes[name] = append(out.Nodes[name], p.ID.Name)
 		}
 	}
+	if !spent && out.Fit < out.Needed {
+		problem.Least = out.Needed
+		out.Once = amounts.once(problem, pods)
+	}
 	return out, nil
+}
+
+// judgedTogether are the pods that are judged together, with what was read about the first one of each kind.
+type judgedTogether struct {
+	assign.Problem
+	read map[string]*explanation
+}
+
+// enough reports whether a node has the plain amounts that some of the pods request, once some of the residents have
+// ended. gone has the indices of these residents.
+func (a judgedTogether) enough(node int, pods []int, residents []whatif.Resident, gone []int) bool {
+	var at whatif.Node
+	var needs whatif.Amounts
+	for _, i := range pods {
+		e := a.read[a.Pods[i].Kind]
+		if e == nil {
+			continue
+		}
+		if around, known := e.pod.Around[a.Nodes[node].Name]; known {
+			at, needs = around.Node, needs.Add(e.pod.Needs)
+		}
+	}
+	return len(at.After(residents, gone).Lacks(needs)) == 0
+}
+
+// once returns the fewest pods that the search finds whose end makes room for as many of the pods as the problem
+// needs. The workload's own pods stay.
+func (a judgedTogether) once(p assign.Problem, own []view.Pod) (out []endingPod) {
+	e := assign.Evictions{Problem: p}
+	var residents []whatif.Resident // by unit
+	for i, n := range a.Nodes {
+		at := whatif.Node{State: n, Pods: a.read[a.Pods[0].Kind].pod.Around[n.Name].Node.Pods} // the same for all kinds
+		for _, r := range at.MayEnd() {
+			if slices.ContainsFunc(own, func(o view.Pod) bool { return o.ID.UID == r.Pod.UID }) {
+				continue
+			}
+			e.Units = append(e.Units, assign.Unit{Victim: evict.Victim{Size: r.Needs["cpu"]},
+				Pods: []assign.Held{{Node: i, UID: r.Pod.UID}}})
+			residents = append(residents, r)
+		}
+	}
+	e.Room = func(node int, pods, gone []int) bool { return a.enough(node, pods, residents, gone) }
+	set, _ := assign.Evict(e)
+	for _, i := range set {
+		out = append(out, endingPod{document.PodOf(residents[i].Pod), a.Nodes[e.Units[i].Pods[0].Node].Name})
+	}
+	return out
 }
 
 // write writes the answer as a sentence.
@@ -120,6 +171,11 @@ func (x *together) write(b *bufio.Writer) {
 	default:
 		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
 			x.Fit, x.nodeList(), firstOf(x.LeftOut, maxListed, ""))
+	}
+	if len(x.Once) > 0 {
+		names := document.Each(x.Once, func(p endingPod) string { return p.Namespace + "/" + p.Name + " on " + p.Node })
+		text += fmt.Sprintf(" %d fit at the same time once other pods have ended, for example %s.", x.Needed,
+			firstOf(names, maxListed, ""))
 	}
 	writeWrapped(b, "", text)
 }

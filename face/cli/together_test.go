@@ -63,6 +63,44 @@ func TestWaitingPodsAreJudgedTogether(t *testing.T) {
 	}
 }
 
+// If the pods do not fit together, the answer has the fewest pods of others that are in the way. A pod of the workload
+// itself is not among them.
+func TestPodsInTheWayOfAGangAreNamed(t *testing.T) {
+	c := gang(t, 12, 12, 12, 12)
+	held := func(node int, name string, cpus int64) {
+		next, ok := c.nodes[node].With(id(name), wanting(cpus, 1, 0))
+		if !ok {
+			t.Fatalf("pod %s does not fit", name)
+		}
+		c.nodes[node] = next
+	}
+	held(0, "ml/large", 8)
+	held(0, "ml/other", 3)
+	held(1, "ml/gang-0", 12)
+	held(1, "ml/side", 3)
+	p := c.pods["ml/gang-0"]
+	p.Node, p.Phase = "b", "Running"
+	c.pods["ml/gang-0"] = p
+	c.pods["ml/gang-4"] = view.Pod{ID: id("ml/gang-4"), Pod: wanting(12, 1, 0), Phase: "Pending"}
+	out, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
+	if strings.Contains(out, "once other") {
+		t.Errorf("pods are named whose end does not make room for four:\n%s", out)
+	}
+	for want, needs := range map[string]int{
+		"3 fit at the same time once other pods have ended, for example ml/large on a.": 4,
+		"Of the 4 pods that wait, 2 fit at the same time: 1 on a, 1 on b. ":             3,
+	} {
+		out, errs, code := run(t, gangCluster{cluster: c, needs: needs}, "explain", "podgroup/gang", "-n", "ml")
+		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, out, want)
+		}
+		if needs == 3 && strings.Contains(out, "once other") {
+			t.Errorf("enough pods fit, and others are named:\n%s", out)
+		}
+		checkWidth(t, out)
+	}
+}
+
 // gangCluster is a cluster with a group of pods.
 type gangCluster struct {
 	cluster

@@ -60,7 +60,7 @@ var floors = []floor{
 	},
 	{"core/guard", pure, words(`core/place core/state`), nil},
 	{"core/overlay", pure, words(`core/place core/state`), nil},
-	{"core/assign", pure, words(`core/place core/state`), nil},
+	{"core/assign", pure, words(`core/evict core/place core/state`), nil},
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
@@ -195,7 +195,7 @@ var floors = []floor{
 			k8s.io/streaming`), inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
-	{"face/...", nil, words(`core/assign core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
+	{"face/...", nil, words(`core/assign core/evict core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
 		core/summary core/whatif api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 
