@@ -30,12 +30,13 @@ type Evictions struct {
 }
 
 // share is the part of the budget that one search for nodes may use: 1/share of the whole.
-const share = 16
+const share = 4
 
 // Evict returns the cheapest units without which at least Least pods get nodes, as ascending indices. With at most
 // [evict.Exhaustive] units that may help, no other set costs less; with more, the set is the cheapest one found, and
 // none of its units can be left out. The result is nil if no set is enough, or if none is needed. If the budget ended
-// the search before a set was found, or there are too many units to try, spent is true.
+// some search for nodes, or there are too many units to try, spent is true: then nil proves nothing, and a set may have
+// units that are not needed.
 func Evict(p Evictions) (set []int, spent bool) {
 	s := &uprooting{Evictions: p, left: p.Budget, byNode: map[int][]int{}, cleared: map[string]*state.Node{}}
 	for i, u := range p.Units {
@@ -47,11 +48,8 @@ func Evict(p Evictions) (set []int, spent bool) {
 		s.byNode[node] = slices.Compact(units)
 	}
 	pool := s.pool()
-	if s.works(nil) {
-		return nil, false
-	}
-	if len(pool) > evict.MaxVictims {
-		return nil, true
+	if s.works(nil) || s.cut || len(pool) > evict.MaxVictims {
+		return nil, s.cut || len(pool) > evict.MaxVictims
 	}
 	problem := evict.Problem{Budgets: p.Budgets}
 	for _, i := range pool {
@@ -65,9 +63,9 @@ func Evict(p Evictions) (set []int, spent bool) {
 	problem.Works = func(gone []int) bool { return s.works(at(pool, gone)) }
 	choice, ok := evict.Choose(problem)
 	if !ok {
-		return nil, s.left < 0
+		return nil, s.cut
 	}
-	return at(pool, choice.Set), false
+	return at(pool, choice.Set), s.cut
 }
 
 // at returns the elements of a list at some indices.
@@ -93,6 +91,7 @@ func positions(list, elements []int) (out []int) {
 type uprooting struct {
 	Evictions
 	left   int           // of the budget
+	cut    bool          // a search for nodes ended with its budget
 	byNode map[int][]int // the units with pods on a node
 	// ready are the nodes that take some pod as they are. openable, the cheapest first, are the nodes that take some pod
 	// once all their units are gone. Other nodes are not looked at.
@@ -116,9 +115,9 @@ func (s *uprooting) pool() []int {
 		for _, i := range order {
 			switch p := &s.Pods[i]; {
 			case n == nil:
-			case len(s.byNode[node]) > 0 && s.takes(s.without(node, s.byNode[node]), node, i):
+			case len(s.byNode[node]) > 0 && s.takes(s.without(node, s.byNode[node]), node, i, s.byNode[node]):
 				s.openable = append(s.openable, node)
-			case many[p.Kind] < 2*len(s.Pods) && s.takes(n, node, i):
+			case many[p.Kind] < 2*len(s.Pods) && s.takes(n, node, i, nil):
 				many[p.Kind]++
 				s.ready = append(s.ready, node)
 			default:
@@ -131,7 +130,11 @@ func (s *uprooting) pool() []int {
 	for _, u := range s.Units {
 		cost.Victims = append(cost.Victims, u.Victim)
 	}
-	slices.SortStableFunc(s.openable, func(a, b int) int { return cost.Cost(s.byNode[a]).Compare(cost.Cost(s.byNode[b])) })
+	costs := map[int]evict.Cost{}
+	for _, node := range s.openable {
+		costs[node] = cost.Cost(s.byNode[node])
+	}
+	slices.SortStableFunc(s.openable, func(a, b int) int { return costs[a].Compare(costs[b]) })
 	all := s.units(s.openable)
 	if len(all) <= evict.Exhaustive {
 		return all
@@ -148,7 +151,8 @@ func (s *uprooting) pool() []int {
 			least = half + 1
 		}
 	}
-	return s.units(s.openable[:most])
+	s.openable = s.openable[:most]
+	return s.units(s.openable)
 }
 
 // units returns the units with pods on some nodes.
@@ -160,15 +164,21 @@ func (s *uprooting) units(nodes []int) (out []int) {
 	return slices.Compact(out)
 }
 
-// takes reports whether a node takes a pod.
-func (s *uprooting) takes(n *state.Node, node, pod int) bool {
+// takes reports whether a node takes a pod once some of its units are gone. n is the node without them.
+func (s *uprooting) takes(n *state.Node, node, pod int, gone []int) bool {
 	p := &s.Pods[pod]
 	s.left -= 1 + len(p.Pod.Containers)
-	return s.left >= 0 && n.Takes(p.Pod, p.Demand) && (s.Barred == nil || !s.Barred(node, pod))
+	s.cut = s.cut || s.left < 0
+	return s.left >= 0 && n.Takes(p.Pod, p.Demand) && (s.Barred == nil || !s.Barred(node, pod)) &&
+		(s.Room == nil || s.Room(node, []int{pod}, gone))
 }
 
 // works reports whether enough pods get nodes without some units.
 func (s *uprooting) works(gone []int) bool {
+	if s.left < 0 {
+		s.cut = true
+		return false
+	}
 	p := s.Problem
 	p.Nodes = make([]*state.Node, len(s.Nodes))
 	for _, node := range s.ready {
@@ -180,12 +190,10 @@ func (s *uprooting) works(gone []int) bool {
 	if s.Room != nil {
 		p.Room = func(node int, pods []int) bool { return s.Room(node, pods, s.on(node, gone)) }
 	}
-	if s.left < 0 {
-		return false
-	}
-	p.Budget = min(s.left, s.Budget/share)
+	p.Budget = min(max(0, s.left), s.Budget/share)
 	found, left := find(p)
 	s.left -= p.Budget - left
+	s.cut = s.cut || found == nil && left < 0
 	return found != nil
 }
 

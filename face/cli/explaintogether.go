@@ -134,14 +134,32 @@ func (a judgedTogether) enough(node int, pods []int, residents []whatif.Resident
 }
 
 // once returns the fewest pods that the search finds whose end makes room for as many of the pods as the problem
-// needs. The workload's own pods stay.
+// needs. The workload's own pods stay, and so do pods that were not read from the API server. It returns none if the
+// search gave up, and where the answer may be another one: if kinds of pods were not read, or if pods that hold nothing
+// exclusively may go to nodes without a report.
 func (a judgedTogether) once(p assign.Problem, own []view.Pod) (out []endingPod) {
 	e := assign.Evictions{Problem: p}
+	around := a.read[a.Pods[0].Kind].pod.Around // the pods of a node are the same for all kinds
+	mine := map[string]bool{}
+	for _, o := range own {
+		mine[o.ID.UID] = true
+	}
+	for _, p := range a.Pods {
+		if a.read[p.Kind] == nil || p.Pod.Plain() && len(around) > len(a.Nodes) {
+			return nil
+		}
+	}
 	var residents []whatif.Resident // by unit
 	for i, n := range a.Nodes {
-		at := whatif.Node{State: n, Pods: a.read[a.Pods[0].Kind].pod.Around[n.Name].Node.Pods} // the same for all kinds
-		for _, r := range at.MayEnd() {
-			if slices.ContainsFunc(own, func(o view.Pod) bool { return o.ID.UID == r.Pod.UID }) {
+		at, known := around[n.Name]
+		pods := at.Node.Pods
+		if len(around) == 0 { // a file without pods
+			pods = (&whatif.Node{State: n}).MayEnd()
+		} else if !known {
+			continue // the node does not exist
+		}
+		for _, r := range pods {
+			if mine[r.Pod.UID] || r.Stays {
 				continue
 			}
 			e.Units = append(e.Units, assign.Unit{Victim: evict.Victim{Size: r.Needs["cpu"]},
@@ -150,7 +168,10 @@ func (a judgedTogether) once(p assign.Problem, own []view.Pod) (out []endingPod)
 		}
 	}
 	e.Room = func(node int, pods, gone []int) bool { return a.enough(node, pods, residents, gone) }
-	set, _ := assign.Evict(e)
+	set, spent := assign.Evict(e)
+	if spent {
+		return nil
+	}
 	for _, i := range set {
 		out = append(out, endingPod{document.PodOf(residents[i].Pod), a.Nodes[e.Units[i].Pods[0].Node].Name})
 	}
