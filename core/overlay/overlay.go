@@ -17,13 +17,14 @@ import (
 // Node is one hypothetical node.
 type Node struct {
 	removed []string // UIDs
+	held    []addition
 	added   []addition
-	// Base is the node without the removed pods. Full also has the added pods that fit. The pods that will have ended
-	// when an added pod comes are still in Full.
+	// Base is the node without the removed pods, and with the held ones. Full also has the added pods that fit. The pods
+	// that will have ended when an added pod comes are still in Full.
 	Base, Full *state.Node
 }
 
-// addition is a pod that the node does not have yet, because the pod is only nominated to the node.
+// addition is a pod that the node does not have yet: it is held there, or only nominated to the node.
 type addition struct {
 	id  state.PodID
 	pod *place.Pod
@@ -41,6 +42,19 @@ func (n *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
 	if _, there := n.Base.Entry(id.UID); !there && n.index(id.UID) < 0 {
 		n.added = append(n.added, addition{id, p, leaving})
 	}
+}
+
+// Restore undoes the removal of a pod. For a pod that was not removed, it does nothing.
+func (n *Node) Restore(uid string) {
+	n.removed = slices.DeleteFunc(n.removed, func(r string) bool { return r == uid })
+}
+
+// Hold adds a pod before all pods that Add adds, and after those that were held before. The pod has to fit on Base.
+func (n *Node) Hold(id state.PodID, p *place.Pod) { n.held = append(n.held, addition{id: id, pod: p}) }
+
+// Drop removes a pod that was held.
+func (n *Node) Drop(uid string) {
+	n.held = slices.DeleteFunc(n.held, func(a addition) bool { return a.id.UID == uid })
 }
 
 func (n *Node) index(uid string) int {
@@ -94,18 +108,22 @@ func (n *Node) admit(base *state.Node) []bool {
 type Nodes map[string]*Node
 
 // Change returns a copy of n in which the function edit has changed the hypothetical node for the real node. edit may
-// call only Add and Remove; Change then computes Base and Full. If the real node is nil, Change returns n itself.
+// call only Add, Remove, Restore, Hold and Drop; Change then computes Base and Full. If the real node is nil, Change
+// returns n itself.
 func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 	if node == nil {
 		return n
 	}
 	next := &Node{Base: node}
 	if o, ok := n[node.Name]; ok {
-		next.removed, next.added = slices.Clone(o.removed), slices.Clone(o.added)
+		next.removed, next.held, next.added = slices.Clone(o.removed), slices.Clone(o.held), slices.Clone(o.added)
 	}
 	edit(next)
 	if len(next.removed) > 0 {
 		next.Base = node.Without(next.removed...)
+	}
+	for _, a := range next.held {
+		next.Base, _ = next.Base.With(a.id, a.pod)
 	}
 	next.Full = next.Base
 	for _, a := range next.added {

@@ -44,6 +44,7 @@ var keys = map[string]string{
 	"annotationCPUTopology":          "node.koordinator.sh/",
 	"annotationPodCPUs":              "node.koordinator.sh/",
 	"podfingerprint.Annotation":      "fingerprint",
+	"scheduler/preempt key":          "schedulingConstraints.topology",
 	"ops/apply orderKey":             "", // of a pod in the command's own namespace
 	"api/pod name":                   "tenon.sh/numa-policy",
 	"cluster/nrt name":               "tenon.sh/held",

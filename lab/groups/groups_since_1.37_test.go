@@ -65,6 +65,8 @@ type group struct {
 	need int
 	pods []*v1.Pod
 	rack string // the label whose value its nodes share, or ""
+	rank string // its priority class, or ""
+	ends bool   // its pods are evicted together
 }
 
 // draw returns a gang of pods of equal or different sizes, with at most 30 CPUs each.
@@ -89,6 +91,9 @@ func (g *group) create(ctx context.Context, t *testing.T, client kubernetes.Inte
 	t.Helper()
 	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: g.name, Namespace: "default"}}
 	pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(g.need)}
+	if pg.Spec.PriorityClassName = g.rank; g.ends {
+		pg.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+	}
 	if g.rack != "" {
 		pg.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{
 			Topology: []schedulingv1beta1.TopologyConstraint{{Key: g.rack}}}

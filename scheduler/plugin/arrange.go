@@ -87,23 +87,11 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 	if p == nil {
 		return arrange.Plan{}, errNoPlugin
 	}
-	gang, kinds, plain, err := members(pods)
+	problem, gang, err := p.together(pods, nodes, least, barred)
 	if err != nil {
 		return arrange.Plan{}, err
 	}
-	snap := p.Book.Snapshot()
-	problem := assign.Problem{Nodes: make([]*state.Node, len(nodes)), Least: least - plain, Budget: searchBudget}
-	for i, info := range nodes {
-		if n := snap.Node(info.Node().Name); n != nil && p.guard.Distrusts(n) == 0 {
-			problem.Nodes[i] = n
-		}
-	}
-	for i, m := range gang {
-		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
-			Kind: kinds[i]})
-	}
-	problem.Barred = func(node, i int) bool { return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred) }
-	problem.Room = func(node int, pods []int) bool { return hasRoom(nodes[node], gang, pods) }
+	problem.Room = func(node int, pods []int) bool { return hasRoom(nodes[node], gang, pods, nil) }
 	at, spent := assign.Find(problem)
 	p.metrics.GangSearched(at != nil, spent)
 	switch {
@@ -121,6 +109,28 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 		}
 	}
 	return out, nil
+}
+
+// together returns the problem of placing the pods of a gang, but for Room, and the pods that hold something
+// exclusively.
+func (p *Plugin) together(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (
+	problem assign.Problem, gang []member, err error) {
+	gang, kinds, plain, err := members(pods)
+	if err != nil {
+		return problem, nil, err
+	}
+	problem = assign.Problem{Nodes: make([]*state.Node, len(nodes)), Least: least - plain, Budget: searchBudget}
+	for i, info := range nodes {
+		if n := p.nodeNow(info.Node().Name); n != nil && p.guard.Distrusts(n) == 0 {
+			problem.Nodes[i] = n
+		}
+	}
+	for i, m := range gang {
+		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
+			Kind: kinds[i]})
+	}
+	problem.Barred = func(node, i int) bool { return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred) }
+	return problem, gang, nil
 }
 
 // Rank returns the score of each placement of a group, of 0 to 100, by the strategy of the profile.
@@ -146,13 +156,22 @@ func (p *Plugin) bars(gang []member, kinds []string, i int, n *state.Node, info 
 }
 
 // hasRoom reports whether a node has the CPUs, memory and devices that members of a gang request together, without
-// regard to NUMA nodes. Resources that the node does not announce are not counted, as drivers may have them.
-func hasRoom(info fwk.NodeInfo, gang []member, pods []int) bool {
+// regard to NUMA nodes, once the pods in gone have left it. Resources that the node does not announce are not counted,
+// as drivers may have them.
+func hasRoom(info fwk.NodeInfo, gang []member, pods []int, gone []*v1.Pod) bool {
 	all, used := info.GetAllocatable(), info.GetRequested()
-	if len(info.GetPods())+len(pods) > all.GetAllowedPodNumber() {
+	if len(info.GetPods())-len(gone)+len(pods) > all.GetAllowedPodNumber() {
 		return false
 	}
 	cpu, memory, scalars := used.GetMilliCPU(), used.GetMemory(), map[v1.ResourceName]int64{}
+	for _, pod := range gone {
+		needs := kube.Requests(pod)
+		cpu -= needs.Cpu().MilliValue()
+		memory -= needs.Memory().Value()
+		for name, q := range needs {
+			scalars[name] -= q.Value()
+		}
+	}
 	for _, i := range pods {
 		needs := gang[i].needs
 		cpu += needs.Cpu().MilliValue()

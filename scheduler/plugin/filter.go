@@ -31,7 +31,7 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	if status.IsSuccess() {
 		return status
 	}
-	if o := s.overlay[name]; o != nil && o.Removes() {
+	if o := s.overlay[name]; o != nil && o.Removes() || s.supposed != nil {
 		return status // in a trial of DefaultPreemption, an error would not make the pod be tried again
 	}
 	if n, _ := s.snap.At(slot); p.isBehind(s, n, info) {

@@ -55,6 +55,8 @@ type Plugin struct {
 	skipped atomic.Pointer[plainCycle]
 	// candidates leaves nodes out of attempts; nil where the profile leaves none out.
 	candidates *candidates.Selector
+	// supposed is set while evictions for a group are tried; see supposition.
+	supposed atomic.Pointer[supposition]
 	// preemption is nil where the profile preempts without this plugin, or not at all.
 	preemption *preempt.Preemption
 }
@@ -101,6 +103,7 @@ type podState struct {
 	// named are the nodes in PreFilter's result, or nil if it named none. If unnarrowed is true, PreFilter names none.
 	named      sets.Set[string]
 	unnarrowed bool
+	supposed   *supposition // nil in cycles that may bind the pod
 	report.Attempt
 }
 

@@ -28,6 +28,9 @@ func (p *Plugin) PreFilter(
 	if s, ok := read(cs); ok && s.unnarrowed {
 		return nil, nil // a repeated attempt uses the state of the first one; see withAllNodes
 	}
+	if t := p.supposed.Load(); t != nil {
+		return nil, t.preFilter(p, cs, pod, nodes)
+	}
 	s, status := translate(pod)
 	if status != nil {
 		if _, err := booking.Read(pod); isTooLarge(err) {

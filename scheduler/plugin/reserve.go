@@ -19,6 +19,9 @@ import (
 // have changed since Filter.
 func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	s, ok := read(cs)
+	if ok && s.supposed != nil {
+		return s.supposed.reserve(p, cs, s, pod, node)
+	}
 	if !ok {
 		p.joinGang(cs, pod, false)
 		arrange.Placed(cs, string(pod.UID), nil)
@@ -77,8 +80,13 @@ func (p *Plugin) retry(pod *v1.Pod) {
 
 // Unreserve ends the booking of a pod that could not be bound, once it is certain that it is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
+	s, ok := read(cs)
+	if ok && s.supposed != nil {
+		s.supposed.unreserve(s.uid, node)
+		return
+	}
 	p.gangs.Lost(string(pod.UID))
-	if s, ok := read(cs); ok {
+	if ok {
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)
 	}

@@ -136,18 +136,20 @@ func started(p *v1.Pod) int64 { return schedutil.GetPodStartTime(p).UnixNano() }
 
 // doubtful returns why no pod may be evicted from the node in its present state, or "". One reason is that pods are
 // assumed there: if a pod leaves before they are admitted, they may get other CPUs than predicted.
-func (t *trial) doubtful() string {
-	if why := t.node.Doubtful(); why != "" {
+func (t *trial) doubtful() string { return doubtful(t.node, t.info) }
+
+func doubtful(n *state.Node, info fwk.NodeInfo) string {
+	if why := n.Doubtful(); why != "" {
 		return why
 	}
-	if len(Departed(t.node, t.info)) > 0 {
+	if len(Departed(n, info)) > 0 {
 		return "pods have just left the node"
 	}
 	here := map[string]*v1.Pod{}
-	for _, p := range t.info.GetPods() {
+	for _, p := range info.GetPods() {
 		here[string(p.GetPod().UID)] = p.GetPod()
 	}
-	for _, e := range t.node.Entries {
+	for _, e := range n.Entries {
 		if p := here[e.Pod.UID]; e.Source == state.Predicted && p != nil && !kube.Started(p) {
 			return "pods are assumed on the node: no pod is evicted before they are admitted"
 		}

@@ -45,9 +45,16 @@ func arrangeGroups(pl *schedapi.Plugins, name string) {
 	}
 }
 
-// placementScore returns where a profile enables the scoring of placements, or nil before 1.36.
-func placementScore(pl *schedapi.Plugins) *schedapi.PluginSet {
-	if f := reflect.ValueOf(pl).Elem().FieldByName("PlacementScore"); f.IsValid() {
+// placementScore returns where a profile enables the scoring of placements, or nil before 1.36. groupPostFilter returns
+// where it enables preemption for groups, or nil before 1.37.
+func placementScore(pl *schedapi.Plugins) *schedapi.PluginSet { return pointOf(pl, "PlacementScore") }
+func groupPostFilter(pl *schedapi.Plugins) *schedapi.PluginSet {
+	return pointOf(pl, "PodGroupPostFilter")
+}
+
+// pointOf returns the extension point with this name in Go, or nil if the release does not have it.
+func pointOf(pl *schedapi.Plugins, name string) *schedapi.PluginSet {
+	if f := reflect.ValueOf(pl).Elem().FieldByName(name); f.IsValid() {
 		s, _ := f.Addr().Interface().(*schedapi.PluginSet)
 		return s
 	}

@@ -161,7 +161,24 @@ func enablePreemption(pl *schedapi.Plugins, name string) bool {
 			p.set.Enabled = append(slices.Clone(p.set.Enabled), schedapi.Plugin{Name: name})
 		}
 	}
+	enableForGroups(pl, name)
 	return true
+}
+
+// enableForGroups makes the plugin preempt for groups of pods, in place of DefaultPreemption, unless the profile
+// disables the plugin there, or does not preempt for groups.
+func enableForGroups(pl *schedapi.Plugins, name string) {
+	s := groupPostFilter(pl)
+	if s == nil || has(s.Disabled, name) || !enabledAt(pl, s, names.DefaultPreemption) {
+		return
+	}
+	s.Enabled = slices.DeleteFunc(slices.Clone(s.Enabled), func(p schedapi.Plugin) bool {
+		return p.Name == names.DefaultPreemption
+	})
+	s.Disabled = append(slices.Clone(s.Disabled), schedapi.Plugin{Name: names.DefaultPreemption})
+	if !enabledAt(pl, s, name) {
+		s.Enabled = append(s.Enabled, schedapi.Plugin{Name: name})
+	}
 }
 
 // preemptionArgs returns a profile's arguments for preemption, or kube-scheduler's defaults.

@@ -1,0 +1,134 @@
+package plugin
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/assign"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/scheduler/arrange"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/preempt"
+)
+
+// This file lets a group cycle run as if pods had been evicted: it books nothing in the ledger.
+
+// supposition is the ledger without some pods, and with the pods that a group cycle has reserved meanwhile. Only the
+// goroutine of the scheduling loop uses it.
+type supposition struct {
+	snap  *ledger.Snapshot
+	nodes overlay.Nodes
+}
+
+// Suppose implements preempt.GroupPlugin. It begins a supposition, by which the cycles judge that begin before end is
+// called.
+func (p victims) Suppose() (gone, back func(node, uid string), end func()) {
+	t := &supposition{snap: p.Book.Snapshot()}
+	p.supposed.Store(t)
+	gone = func(node, uid string) { t.change(node, func(o *overlay.Node) { o.Remove(uid) }) }
+	back = func(node, uid string) { t.change(node, func(o *overlay.Node) { o.Restore(uid) }) }
+	return gone, back, func() { p.supposed.Store(nil) }
+}
+
+func (t *supposition) change(node string, edit func(*overlay.Node)) {
+	t.nodes = t.nodes.Change(t.snap.Node(node), edit)
+}
+
+// node returns a node as it is supposed to be, or nil if the ledger does not have it.
+func (t *supposition) node(name string) *state.Node {
+	if o := t.nodes[name]; o != nil {
+		return o.Base
+	}
+	return t.snap.Node(name)
+}
+
+// nodeNow returns a node of the ledger, or as it is supposed to be.
+func (p *Plugin) nodeNow(name string) *state.Node {
+	if t := p.supposed.Load(); t != nil {
+		return t.node(name)
+	}
+	return p.Book.Snapshot().Node(name)
+}
+
+// preFilter is PreFilter within a supposition. It records nothing, and names no nodes.
+func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	s, status := translate(pod)
+	if status != nil {
+		return status
+	}
+	if s.pod.Plain() {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	s.strategy = p.scoring(s.wish)
+	p.takeSnapshot(s, nodes)
+	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
+	cs.Write(stateKey, s)
+	return nil
+}
+
+// reserve is Reserve within a supposition.
+func (t *supposition) reserve(p *Plugin, cs fwk.CycleState, s *podState, pod *v1.Pod, node string) *fwk.Status {
+	n := t.node(node)
+	if n == nil || !p.guard.Knows(n) {
+		arrange.Placed(cs, s.uid, func() int64 { return p.strategy.Unknown() })
+		return nil // Filter has let the pod go there
+	}
+	v := n.Place(s.pod, s.demand)
+	if !v.Fits() {
+		return p.refusal(s.pod, v)
+	}
+	t.change(node, func(o *overlay.Node) { o.Hold(kube.ID(pod), s.pod) })
+	arrange.Placed(cs, s.uid, func() int64 {
+		return p.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated)
+	})
+	return nil
+}
+
+// unreserve is Unreserve within a supposition.
+func (t *supposition) unreserve(uid, node string) {
+	t.change(node, func(o *overlay.Node) { o.Drop(uid) })
+}
+
+// Node implements preempt.GroupPlugin.
+func (p victims) Node(name string) *state.Node {
+	if n := p.nodeNow(name); p.guard.Knows(n) {
+		return n
+	}
+	return nil
+}
+
+// evictionBudget bounds the containers that are placed to find victims for a gang: some tenths of a second.
+const evictionBudget = 10 * searchBudget
+
+// Cheapest implements preempt.GroupPlugin.
+func (p victims) Cheapest(g preempt.Group) ([]int, error) {
+	problem, gang, err := p.together(g.Pods, g.Nodes, g.Least, func(string, string) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	problem.Budget = evictionBudget
+	for i := range problem.Nodes {
+		if g.Closed(i) {
+			problem.Nodes[i] = nil
+		}
+	}
+	e := assign.Evictions{Problem: problem, Units: g.Units, Budgets: g.Budgets}
+	e.Room = func(node int, pods, gone []int) bool {
+		var left []*v1.Pod
+		for _, i := range gone {
+			for _, h := range g.Units[i].Pods {
+				if h.Node == node {
+					left = append(left, g.Victims[h.UID])
+				}
+			}
+		}
+		return hasRoom(g.Nodes[node], gang, pods, left)
+	}
+	set, spent := assign.Evict(e)
+	if spent {
+		p.CutShort()
+	}
+	return set, nil
+}
