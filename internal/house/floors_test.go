@@ -158,7 +158,7 @@ var floors = []floor{
 	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
 	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample core/state scheduler/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
-	{"scheduler/preempt", nil, words(`core/... api/document scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
+	{"scheduler/preempt", nil, words(`core/... api/document api/pod scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},

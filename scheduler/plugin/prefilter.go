@@ -8,6 +8,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/overlay"
 	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/scheduler/booking"
@@ -55,7 +56,7 @@ func (p *Plugin) PreFilter(
 	}
 	p.learn(s)
 	p.waiting.Begin(waiter{p}, pod, s.ask())
-	p.takeSnapshot(s, nodes)
+	p.takeSnapshot(s, p.Book.Snapshot(), nodes)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	named := p.narrow(ctx, cs, s, pod, nodes)
@@ -80,9 +81,9 @@ func (p *Plugin) cacheRefusals(s *podState) {
 	}
 }
 
-// takeSnapshot takes a snapshot of the ledger, and finds the cached answers for pods of this kind.
-func (p *Plugin) takeSnapshot(s *podState, nodes []fwk.NodeInfo) {
-	s.snap = p.Book.Snapshot()
+// takeSnapshot sets the snapshot of the ledger, and finds the cached answers for pods of this kind.
+func (p *Plugin) takeSnapshot(s *podState, snap *ledger.Snapshot, nodes []fwk.NodeInfo) {
+	s.snap = snap
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.readAnswers(s)
 	s.backoff = p.turns.Of(s.uid)

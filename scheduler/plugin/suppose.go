@@ -62,7 +62,7 @@ func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes
 		return fwk.NewStatus(fwk.Skip)
 	}
 	s.strategy = p.scoring(s.wish)
-	p.takeSnapshot(s, nodes)
+	p.takeSnapshot(s, t.snap, nodes)
 	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
 	cs.Write(stateKey, s)
 	return nil
@@ -105,10 +105,10 @@ const evictionBudget = 10 * searchBudget
 // Cheapest implements preempt.GroupPlugin.
 func (p victims) Cheapest(g preempt.Group) ([]int, error) {
 	problem, gang, err := p.together(g.Pods, g.Nodes, g.Least, func(string, string) bool { return false })
-	if err != nil {
+	if err != nil || len(gang) == 0 {
 		return nil, err
 	}
-	problem.Budget = evictionBudget
+	problem.Budget, problem.Least = evictionBudget/g.Share, max(1, problem.Least)
 	for i := range problem.Nodes {
 		if g.Closed(i) {
 			problem.Nodes[i] = nil

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,9 +44,10 @@ func TestTheAnswerToABindingIsLost(t *testing.T) {
 				if c.now != nil {
 					client = fake.NewClientset(c.now)
 				}
-				away := true
+				var away atomic.Bool // the API server is asked by a goroutine
+				away.Store(true)
 				client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return away, nil, errors.New("connection refused")
+					return away.Load(), nil, errors.New("connection refused")
 				})
 				var freed []string
 				p.turns.Ask(ctx, client, func(node string) { freed = append(freed, node) })
@@ -64,7 +66,7 @@ func TestTheAnswerToABindingIsLost(t *testing.T) {
 				if _, s := p.PreFilter(ctx, framework.NewCycleState(), a, nil); s.Code() != fwk.Error {
 					t.Errorf("pod a is tried again: %v", s)
 				}
-				away = false
+				away.Store(false)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if frees := filter(t, p, cycle(t, p, b), "n").IsSuccess(); frees != c.frees || (freed != nil) != c.frees {

@@ -30,6 +30,8 @@ type Group struct {
 	Units   []assign.Unit
 	Victims map[string]*v1.Pod
 	Budgets []int
+	// Share is by what the work of the search has to be divided.
+	Share int
 	// Closed reports whether a node takes none of the pods.
 	Closed func(node int) bool
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -32,13 +33,14 @@ import (
 // group cycle without them, spares the pods that are not needed, and evicts the rest. If the group does not fit then,
 // or if no pods were chosen, the evaluator chooses among all pods that may be evicted.
 
-// PodGroupPostFilter evicts pods so that a group fits. For composite groups, kube-scheduler does it alone.
+// PodGroupPostFilter evicts pods so that a group fits. For composite groups, and for groups whose pods hold nothing
+// exclusively, kube-scheduler does it alone.
 func (pre *Preemption) PodGroupPostFilter(ctx context.Context, cs upstream.PodGroupCycleState,
 	group upstream.PodGroupInfo, schedule upstream.PodGroupSchedulingFunc) (
 	result *upstream.PodGroupPostFilterResult, status *fwk.Status) {
 	plugin, ok := pre.plugin.(GroupPlugin)
 	g := group.GetPodGroup()
-	if !ok || pre.KeepVictims || g == nil {
+	if !ok || pre.KeepVictims || g == nil || !slices.ContainsFunc(group.GetUnscheduledPods(), holds) {
 		return pre.upstream.PodGroupPostFilter(ctx, cs, group, schedule)
 	}
 	defer func() { metrics.WorkloadPreemptionAttempts.WithLabelValues(status.Code().String()).Inc() }()
@@ -55,12 +57,22 @@ func (pre *Preemption) PodGroupPostFilter(ctx context.Context, cs upstream.PodGr
 			status = fwk.AsStatus(fmt.Errorf("preempt for group %s: %w", group.GetKey(), err))
 		}
 	}()
-	a := &groupAttempt{pre, plugin, group, g, l}
-	result, status = a.preempt(ctx, schedule)
+	a := &groupAttempt{pre: pre, plugin: plugin, info: group, group: g, lister: l}
+	if result, status = a.preempt(ctx, schedule); a.doubted && !status.IsSuccess() {
+		for _, p := range group.GetUnscheduledPods() {
+			pre.retry(p, pre.now())
+		}
+	}
 	if text := status.Message(); text != "" {
 		status = fwk.NewStatus(status.Code(), "preemption for the group: "+text)
 	}
 	return result, status
+}
+
+// holds reports whether a pod would hold something exclusively.
+func holds(p *v1.Pod) bool {
+	cp, err := pod.ToPlace(p)
+	return err == nil && !cp.Plain()
 }
 
 // groupAttempt is one attempt to evict pods for a group.
@@ -70,6 +82,8 @@ type groupAttempt struct {
 	info   upstream.PodGroupInfo
 	group  *schedulingv1beta1.PodGroup
 	lister *lister
+	// doubted is set if pods were passed over because the holdings of their node are not known.
+	doubted bool
 }
 
 func (a *groupAttempt) preempt(ctx context.Context, schedule upstream.PodGroupSchedulingFunc) (
@@ -96,7 +110,7 @@ func (a *groupAttempt) preempt(ctx context.Context, schedule upstream.PodGroupSc
 	}
 	few, err := a.cheapest(nodes, units, victims)
 	if err != nil {
-		return nil, fwk.AsStatus(err)
+		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error())
 	}
 	all := map[types.UID]bool{}
 	for _, u := range units {
@@ -136,6 +150,15 @@ func (a *groupAttempt) isLower(p *v1.Pod) bool {
 	return preemption.GetPodPriority(p, a.lister.PodGroups(), nil) < schedutil.PodGroupPriority(a.group)
 }
 
+// isComposite reports whether a pod belongs to a composite group (alpha). Such pods are not evicted.
+func (a *groupAttempt) isComposite(p *v1.Pod) bool {
+	if p.Spec.SchedulingGroup == nil || p.Spec.SchedulingGroup.PodGroupName == nil {
+		return false
+	}
+	g, err := a.lister.PodGroups().Get(p.Namespace, *p.Spec.SchedulingGroup.PodGroupName)
+	return err == nil && g.Spec.ParentCompositePodGroupName != nil
+}
+
 // awaitLeaving removes the pods that will be gone soon. wait is true if the group fits then, so that no pod has to be
 // evicted.
 func (a *groupAttempt) awaitLeaving(ctx context.Context, nodes []fwk.NodeInfo,
@@ -173,13 +196,14 @@ func (a *groupAttempt) units(nodes []fwk.NodeInfo) (units []assign.Unit, victims
 	for i, info := range nodes {
 		for _, x := range info.GetPods() {
 			p := x.GetPod()
-			if !a.isLower(p) || p.DeletionTimestamp != nil {
+			if !a.isLower(p) || p.DeletionTimestamp != nil || a.isComposite(p) {
 				continue
 			}
 			key := a.together(p)
 			n := a.plugin.Node(info.Node().Name)
 			if n == nil || doubtful(n, info) != "" {
 				stays[key] = key != ""
+				a.doubted = true
 				continue
 			}
 			victims[string(p.UID)] = p
@@ -211,6 +235,9 @@ func (a *groupAttempt) together(p *v1.Pod) string {
 	return g.Namespace + "/" + g.Name
 }
 
+// maxChoices bounds the values of a topology label for which victims are sought.
+const maxChoices = 64
+
 // cheapest returns the UIDs of the cheapest pods that the search finds whose eviction makes room for a gang, on the
 // nodes of one value of its topology label if it has one. For groups of other policies it returns none.
 func (a *groupAttempt) cheapest(nodes []fwk.NodeInfo, units []assign.Unit, victims map[string]*v1.Pod) (
@@ -238,7 +265,9 @@ func (a *groupAttempt) cheapest(nodes []fwk.NodeInfo, units []assign.Unit, victi
 	g := Group{Pods: a.info.GetUnscheduledPods(), Nodes: nodes, Units: units, Victims: victims, Budgets: b.allowed,
 		Least: int(a.group.Spec.SchedulingPolicy.Gang.MinCount) - scheduled.ScheduledPodsCount()}
 	var best []int
-	for _, closed := range a.closed(nodes, scheduled.ScheduledPods()) {
+	choices := a.closed(nodes, scheduled.ScheduledPods())
+	g.Share = min(len(choices), maxChoices)
+	for _, closed := range choices[:g.Share] {
 		g.Closed = closed
 		set, err := a.plugin.Cheapest(g)
 		if err != nil {

@@ -60,3 +60,33 @@ func TestGroupsTakeThePlaceOfThePlacementGenerator(t *testing.T) {
 		}
 	}
 }
+
+// The plugin that preempts for pods preempts for groups as well, in place of DefaultPreemption, unless the profile does
+// not preempt for groups.
+func TestWhoPreemptsForGroups(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+	for name, c := range map[string]struct {
+		plugins          string
+		tenon, upstreams bool
+	}{
+		"multiPoint":     {"{multiPoint: {enabled: [{name: Tenon}]}}", true, false},
+		"filter by name": {"{filter: {enabled: [{name: Tenon}]}, reserve: {enabled: [{name: Tenon}]}}", true, false},
+		"without Tenon":  {"{score: {enabled: [{name: Other}]}}", false, true},
+		"nothing there": {"{multiPoint: {enabled: [{name: Tenon}]}, podGroupPostFilter: {disabled: [{name: '*'}]}}",
+			false, false},
+		"no preemption": {"{multiPoint: {enabled: [{name: Tenon}]}, podGroupPostFilter: {disabled: " +
+			"[{name: DefaultPreemption}]}}", false, false},
+		"upstream's alone": {"{multiPoint: {enabled: [{name: Tenon}]}, podGroupPostFilter: {disabled: [{name: Tenon}]}}",
+			false, true},
+	} {
+		list := profilestest.Profiles(t, "- schedulerName: one\n  plugins: "+c.plugins+"\n")
+		Preemptors(list, klog.Background())
+		pl := list[0].Plugins
+		if got := enabledAt(pl, &pl.PodGroupPostFilter, config.Tenon); got != c.tenon {
+			t.Errorf("%s: Tenon preempts for groups: %t", name, got)
+		}
+		if got := enabledAt(pl, &pl.PodGroupPostFilter, "DefaultPreemption"); got != c.upstreams {
+			t.Errorf("%s: DefaultPreemption preempts for groups: %t", name, got)
+		}
+	}
+}

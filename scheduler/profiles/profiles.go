@@ -169,7 +169,13 @@ func enablePreemption(pl *schedapi.Plugins, name string) bool {
 // disables the plugin there, or does not preempt for groups.
 func enableForGroups(pl *schedapi.Plugins, name string) {
 	s := groupPostFilter(pl)
-	if s == nil || has(s.Disabled, name) || !enabledAt(pl, s, names.DefaultPreemption) {
+	switch {
+	case s == nil || has(s.Disabled, name):
+		return
+	case !enabledAt(pl, s, names.DefaultPreemption):
+		if !has(s.Enabled, name) { // multiPoint would enable it
+			s.Disabled = append(slices.Clone(s.Disabled), schedapi.Plugin{Name: name})
+		}
 		return
 	}
 	s.Enabled = slices.DeleteFunc(slices.Clone(s.Enabled), func(p schedapi.Plugin) bool {
