@@ -102,11 +102,11 @@ type uprooting struct {
 // pool finds the nodes that matter, and returns the units to choose from: all that may help if they are few, and
 // otherwise the units of the cheapest nodes, of as few nodes as are enough.
 func (s *uprooting) pool() []int {
-	kinds := map[string]int{} // a pod of each
-	var order []int
+	known := map[string]bool{}
+	var order []int // a pod of each kind
 	for i, p := range s.Pods {
-		if _, known := kinds[p.Kind]; !known {
-			kinds[p.Kind] = i
+		if !known[p.Kind] {
+			known[p.Kind] = true
 			order = append(order, i)
 		}
 	}

@@ -5,8 +5,6 @@ package groups_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"os/exec"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
-	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // A gang waits that fits nowhere. "explain" names the fewest pods in its way; when just these pods have ended, the gang
@@ -28,22 +25,14 @@ func TestAGangRunsOnceThePodsInItsWayHaveEnded(t *testing.T) {
 	_, client, pods := startScheduler(ctx, t, c, scheduler.Tenon, nil)
 	held := group{name: "held"}
 	for i, cpus := range []int{20, 18, 20, 18, 20, 18} {
-		p := ofCPUs(fmt.Sprint("held-", i), cpus)
-		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: string("abc"[i/2])}
-		if err := workload.Create(ctx, client, p); err != nil {
-			t.Fatal(err)
-		}
-		held.pods = append(held.pods, p)
+		held.add(cpus, "abc"[i/2], "")
 	}
-	if _, err := pods.Until(ctx, held.runs); err != nil {
-		t.Fatal(err)
-	}
+	held.fill(ctx, t, client, pods)
 	g := group{name: "gang", need: 3}
-	for i, cpus := range []int{12, 25, 11, 25} { // one of the four may wait
-		p := ofCPUs(fmt.Sprint("gang-", i), cpus)
-		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &g.name}
-		g.pods = append(g.pods, p)
+	for _, cpus := range []int{12, 25, 11, 25} { // one of the four may wait
+		g.add(cpus, 0, "")
 	}
+	g.join()
 	g.create(ctx, t, client)
 	if _, err := pods.Until(ctx, func(all []*v1.Pod) bool {
 		return slices.ContainsFunc(all, func(p *v1.Pod) bool {
@@ -74,17 +63,11 @@ func TestAGangRunsOnceThePodsInItsWayHaveEnded(t *testing.T) {
 // inWay returns the names of the pods that "explain" finds in the way of a workload.
 func inWay(ctx context.Context, t *testing.T, c *lab.Cluster, workload string) (names []string) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/kubectl-tenon", "explain", workload, "-o", "json", "--kubeconfig",
-		c.KubeconfigPath)
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
+	out := explain(ctx, t, c, workload, "-o", "json")
 	var d struct {
 		Together struct{ Once []struct{ Name string } }
 	}
-	if err == nil {
-		err = json.Unmarshal(out, &d)
-	}
-	if err != nil {
+	if err := json.Unmarshal(out, &d); err != nil {
 		t.Fatalf("explain %s: %v\n%s", workload, err, out)
 	}
 	for _, p := range d.Together.Once {

@@ -80,13 +80,23 @@ func TestTheGangOfThePageRuns(t *testing.T) {
 // missing.
 func explained(ctx context.Context, t *testing.T, c *lab.Cluster) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, "go", "run", "./cmd/kubectl-tenon", "explain", "podgroup/trainer")
-	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath)
-	out, err := cmd.Output()
+	out := explain(ctx, t, c, "podgroup/trainer")
 	for _, want := range []string{"The 3 pods that wait fit together: ",
 		"The group needs 4 pods, and has 3."} {
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%v, want %q in:\n%s", err, want, out)
+		if !strings.Contains(string(out), want) {
+			t.Errorf("want %q in:\n%s", want, out)
 		}
 	}
+}
+
+// explain returns what "kubectl tenon explain" writes.
+func explain(ctx context.Context, t *testing.T, c *lab.Cluster, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/kubectl-tenon", "explain"}, args...)...)
+	cmd.Dir, cmd.Env = "../..", append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("explain %v: %v\n%s", args, err, out)
+	}
+	return out
 }

@@ -152,11 +152,8 @@ func (a *groupAttempt) isLower(p *v1.Pod) bool {
 
 // isComposite reports whether a pod belongs to a composite group (alpha). Such pods are not evicted.
 func (a *groupAttempt) isComposite(p *v1.Pod) bool {
-	if p.Spec.SchedulingGroup == nil || p.Spec.SchedulingGroup.PodGroupName == nil {
-		return false
-	}
-	g, err := a.lister.PodGroups().Get(p.Namespace, *p.Spec.SchedulingGroup.PodGroupName)
-	return err == nil && g.Spec.ParentCompositePodGroupName != nil
+	g := a.groupOf(p)
+	return g != nil && g.Spec.ParentCompositePodGroupName != nil
 }
 
 // awaitLeaving removes the pods that will be gone soon. wait is true if the group fits then, so that no pod has to be
@@ -225,14 +222,23 @@ func (a *groupAttempt) units(nodes []fwk.NodeInfo) (units []assign.Unit, victims
 
 // together returns a key of the pods that end together with a pod, or "".
 func (a *groupAttempt) together(p *v1.Pod) string {
-	if p.Spec.SchedulingGroup == nil || p.Spec.SchedulingGroup.PodGroupName == nil {
-		return ""
-	}
-	g, err := a.lister.PodGroups().Get(p.Namespace, *p.Spec.SchedulingGroup.PodGroupName)
-	if err != nil || g.Spec.DisruptionMode == nil || g.Spec.DisruptionMode.All == nil {
+	g := a.groupOf(p)
+	if g == nil || g.Spec.DisruptionMode == nil || g.Spec.DisruptionMode.All == nil {
 		return ""
 	}
 	return g.Namespace + "/" + g.Name
+}
+
+// groupOf returns the group of a pod, or nil.
+func (a *groupAttempt) groupOf(p *v1.Pod) *schedulingv1beta1.PodGroup {
+	if p.Spec.SchedulingGroup == nil || p.Spec.SchedulingGroup.PodGroupName == nil {
+		return nil
+	}
+	g, err := a.lister.PodGroups().Get(p.Namespace, *p.Spec.SchedulingGroup.PodGroupName)
+	if err != nil {
+		return nil
+	}
+	return g
 }
 
 // maxChoices bounds the values of a topology label for which victims are sought.
