@@ -64,32 +64,42 @@ var actions = []action{
 	{"machine changes", 2, func(r *run, ctx context.Context) error { return r.changeMachine(ctx) }},
 }
 
+// gangActions are drawn, too, if pods come in gangs.
+var gangActions = []action{
+	{"gangs", 16, func(r *run, ctx context.Context) error { return r.createGangs(ctx, 1+r.rand.IntN(3)) }},
+	{"gang deleted", 4, func(r *run, ctx context.Context) error { return r.deleteGang(ctx) }},
+}
+
 // act draws the next action and runs it. If the action fails, act counts a breakdown of the lab and restarts nodes
 // whose processes have ended, so that the run can continue. It returns an error only if the round has timed out or
 // such a restart fails.
 func (r *run) act(round context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(round, actionTimeout, fmt.Errorf("not done after %s", actionTimeout))
 	defer cancel()
+	drawn := actions
+	if r.Gangs {
+		drawn = slices.Concat(actions, gangActions)
+	}
 	total := 0
-	for _, a := range actions {
+	for _, a := range drawn {
 		total += a.share
 	}
 	at, i := r.rand.IntN(total), 0
-	for ; at >= actions[i].share; i++ {
-		at -= actions[i].share
+	for ; at >= drawn[i].share; i++ {
+		at -= drawn[i].share
 	}
 	r.mu.Lock()
 	r.result.Actions++
 	r.mu.Unlock()
-	r.say("%s", actions[i].name)
-	err := actions[i].do(r, ctx)
+	r.say("%s", drawn[i].name)
+	err := drawn[i].do(r, ctx)
 	if err == nil {
 		return nil
 	}
 	if round.Err() != nil {
-		return fmt.Errorf("%s: %w", actions[i].name, err)
+		return fmt.Errorf("%s: %w", drawn[i].name, err)
 	}
-	r.breakdown(actions[i].name, err)
+	r.breakdown(drawn[i].name, err)
 	return r.restartDead(round)
 }
 
@@ -203,12 +213,15 @@ func (r *run) awaitFates(ctx context.Context) error {
 	if r.blind() {
 		return nil
 	}
+	var incomplete map[string]bool
 	waits := func(l life) bool {
 		fate, _ := workload.FateOf(l.pod)
-		return !l.over() && fate == workload.Waiting && l.pod.Spec.NodeName == ""
+		return !l.over() && !incomplete[string(l.pod.UID)] && fate == workload.Waiting && l.pod.Spec.NodeName == ""
 	}
-	err := r.record.wait(ctx, "all pods have a fate",
-		func(lives []life) bool { return !slices.ContainsFunc(lives, waits) })
+	err := r.record.wait(ctx, "all pods have a fate", func(lives []life) bool {
+		incomplete = r.incomplete(lives)
+		return !slices.ContainsFunc(lives, waits)
+	})
 	if err == nil {
 		return nil
 	}
@@ -352,6 +365,13 @@ func value(line *regexp.Regexp, yaml string) string {
 // again after the last one.
 func (r *run) killScheduler(ctx context.Context) error {
 	pods := r.drawPods(4+r.rand.IntN(8), 20)
+	if r.Gangs {
+		name, g, members := r.drawGang()
+		if err := r.addGroup(ctx, name, g.need); err != nil {
+			return err
+		}
+		pods = slices.Concat(pods[:2], members, pods[2:])
+	}
 	at := r.rand.IntN(len(pods))
 	for i, p := range pods {
 		if i == at {

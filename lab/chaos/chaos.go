@@ -42,6 +42,8 @@ type Options struct {
 	Seed uint64
 	// For is how long new rounds may begin; at least one round runs.
 	For time.Duration
+	// Gangs has pods come in gangs, too, after [EnableGangs].
+	Gangs bool
 	// Say receives one line per event.
 	Say func(line string)
 }
@@ -51,6 +53,9 @@ type Result struct {
 	Rounds, Actions, Pods int
 	Outcomes              map[state.Result]int
 	Refusals              map[string]int // of pods of Tenon's scheduler, by cause
+	Gangs                 int            // that started with as many pods as they need
+	// Half has the gangs that started with fewer pods for a reason outside the scheduler's reach, by that reason.
+	Half map[string]int
 	// Breakdowns are failures of the lab itself, not of Tenon, by the operation that failed. The run continues after
 	// them.
 	Breakdowns map[string]int
@@ -76,6 +81,8 @@ func (r Result) Table() string {
 	}
 	section("predictions", outcomes)
 	section("refused pods, by cause", r.Refusals)
+	section("gangs that started whole", map[string]int{"": r.Gangs})
+	section("gangs that started in part, by cause", r.Half)
 	section("breakdowns of the lab", r.Breakdowns)
 	section("faults", map[string]int{"": len(r.Faults)})
 	return b.String()
@@ -115,6 +122,7 @@ type run struct {
 	attackers attackers
 	ailing    []*ailment               // faults that still last
 	hardware  map[string]*topo.Machine // of the kubelets, by node
+	gangs     map[string]*gang         // that have pods, by name
 
 	// mu guards result and evidence, which callbacks write too, and tenon, which a callback of the record reads.
 	mu     sync.Mutex
@@ -129,9 +137,14 @@ type run struct {
 // counts are then incomplete. Violations are no errors: they are in Result.Faults.
 func Run(ctx context.Context, o Options) (_ Result, err error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stopped: map[string]bool{}, policy: map[string]int{},
-		judged: map[string]bool{}, evidence: map[string]evidence{},
-		result: Result{Outcomes: map[state.Result]int{}, Refusals: map[string]int{}, Breakdowns: map[string]int{}}}
-	if r.cluster, err = lab.Start(ctx, lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}); err != nil {
+		judged: map[string]bool{}, evidence: map[string]evidence{}, gangs: map[string]*gang{},
+		result: Result{Half: map[string]int{}, Outcomes: map[state.Result]int{}, Refusals: map[string]int{},
+			Breakdowns: map[string]int{}}}
+	config := lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}
+	if o.Gangs {
+		config.APIs = gangAPIs
+	}
+	if r.cluster, err = lab.Start(ctx, config); err != nil {
 		return r.result, err
 	}
 	defer func() { err = errors.Join(err, r.cluster.Stop()) }()

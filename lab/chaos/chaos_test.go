@@ -16,6 +16,9 @@ var (
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the actions; 0 draws one")
 )
 
+// gangs is whether pods come in gangs, too: if the release has them. All processes of the lab need the gates.
+var gangs = chaos.EnableGangs() == nil
+
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
 	flag.Parse()
@@ -30,7 +33,7 @@ func TestChaos(t *testing.T) {
 		*seed = uint64(began.UnixNano())
 	}
 	t.Logf("seed %d", *seed)
-	o := chaos.Options{Seed: *seed, For: *duration, Say: func(line string) {
+	o := chaos.Options{Seed: *seed, For: *duration, Gangs: gangs, Say: func(line string) {
 		t.Logf("%7.2fs  %s", time.Since(began).Seconds(), line)
 	}}
 	got, err := chaos.Run(t.Context(), o)

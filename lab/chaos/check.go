@@ -50,7 +50,7 @@ func (r *run) settle(ctx context.Context) error {
 	defer cancel()
 	began, last := time.Now(), []life(nil)
 	err := r.record.wait(ctx, "all pods settle", func(lives []life) bool {
-		still := restless(lives)
+		still := r.restless(lives)
 		if len(still) > 0 {
 			last = still
 		}
@@ -61,7 +61,7 @@ func (r *run) settle(ctx context.Context) error {
 	}
 	if err != nil {
 		lives, _ := r.record.all()
-		if all := r.withoutUnplaced(restless(lives)); len(all) > 0 {
+		if all := r.withoutUnplaced(r.restless(lives)); len(all) > 0 {
 			var b strings.Builder
 			for _, l := range all {
 				b.WriteString("\n" + r.inspect("pods/"+l.pod.Namespace+"/"+l.pod.Name))
@@ -95,7 +95,8 @@ func (r *run) withoutUnplaced(lives []life) (out []life) {
 
 // restless returns the pods in a state that must not last: pods that are being deleted, and pods that have neither
 // started nor been refused, and for which no scheduler has reported that they fit nowhere.
-func restless(lives []life) (out []life) {
+func (r *run) restless(lives []life) (out []life) {
+	incomplete := r.incomplete(lives)
 	for _, l := range lives {
 		fate, _ := workload.FateOf(l.pod)
 		if l.gone.known() || isAttackersNode(l.pod.Spec.NodeName) {
@@ -104,7 +105,8 @@ func restless(lives []life) (out []life) {
 		if podapi.Mirror(l.pod) && l.pod.Spec.NodeName != "" {
 			continue // kubelets never run a mirror that a user made
 		}
-		if l.pod.DeletionTimestamp != nil || !l.over() && fate == workload.Waiting {
+		waits := l.pod.Spec.NodeName != "" || !incomplete[string(l.pod.UID)]
+		if l.pod.DeletionTimestamp != nil || !l.over() && waits && fate == workload.Waiting {
 			out = append(out, l)
 		}
 	}
@@ -124,13 +126,14 @@ func statesOf(lives []life) (out []string) {
 }
 
 // check repeats the checks of a round until none fails, and then returns true: the ledger agrees with the managers,
-// refusals are in the pods' status, no pod waits although it fits, and the scheduler reports what it has to about
-// ailing nodes. If a check still fails after patience, it records violations and returns false.
+// refusals are in the pods' status, no pod or gang waits although it fits, no gang runs in part, and the scheduler
+// reports what it has to about ailing nodes. If a check still fails after patience, it records violations and returns
+// false.
 func (r *run) check(ctx context.Context) bool {
 	return r.await(ctx, func() []string {
 		lives, _ := r.record.all()
 		return slices.Concat(r.disagreements(lives), r.unreported(lives), r.waitingThoughFitting(ctx, lives),
-			r.missingReports(lives))
+			r.halfGangs(lives), r.gangsThoughFitting(ctx, lives), r.missingReports(lives))
 	})
 }
 
@@ -260,13 +263,13 @@ func (r *run) differences(node string, lives []life) (out []string) {
 	return slices.Compact(out)
 }
 
-// waitingThoughFitting returns pods of Tenon's scheduler that wait although they fit a node.
+// waitingThoughFitting returns pods of Tenon's scheduler without a gang that wait although they fit a node.
 func (r *run) waitingThoughFitting(ctx context.Context, lives []life) (out []string) {
 	if r.blind() {
 		return nil
 	}
 	for _, l := range lives {
-		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" {
+		if l.over() || !l.tenon() || l.pod.Spec.NodeName != "" || l.pod.Labels[gangLabel] != "" {
 			continue
 		}
 		p, err := podapi.ToPlace(l.pod)
@@ -467,6 +470,9 @@ func (r *run) clean(ctx context.Context) error {
 		return err
 	}
 	lives, _ = r.record.all()
+	if err := r.forgetGangs(ctx, lives); err != nil {
+		return err
+	}
 	maps.DeleteFunc(r.judged, func(uid string, _ bool) bool {
 		return !slices.ContainsFunc(lives, func(l life) bool { return string(l.pod.UID) == uid })
 	})
