@@ -47,6 +47,9 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 			return place.Demand{}, unknown(p, ScopeAnnotation, value, "one of container, pod")
 		}
 	}
+	if err := relate(p, &d); err != nil {
+		return place.Demand{}, err
+	}
 	annotation, names, err := listed(p)
 	switch {
 	case err != nil:
@@ -54,7 +57,7 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	case annotation == "":
 	case !set:
 		d.Policy = place.SingleNUMA
-	case !d.Binds():
+	case d.Policy != place.SingleNUMA && d.Policy != place.Restricted:
 		return place.Demand{}, fmt.Errorf("pod %s/%s: annotation %s: the pod's policy is %s, which demands nothing",
 			p.Namespace, p.Name, annotation, d.Policy)
 	}
@@ -68,7 +71,7 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 	own := spec.Own()
 	if own == "" {
 		return place.Demand{}, fmt.Errorf("pod %s/%s: demands %s, and no node can give it CPUs, memory or devices "+
-			"of its own: want a Guaranteed pod or one that asks for devices", p.Namespace, p.Name, d.Policy)
+			"of its own: want a Guaranteed pod or one that asks for devices", p.Namespace, p.Name, wanted(d))
 	}
 	if annotation == "" {
 		return d, nil
@@ -86,6 +89,17 @@ func Demand(p *v1.Pod) (d place.Demand, err error) {
 		d.Ignore = list
 	}
 	return d, nil
+}
+
+// wanted describes what a demand is about.
+func wanted(d place.Demand) string {
+	switch {
+	case d.Policy == place.SingleNUMA || d.Policy == place.Restricted:
+		return d.Policy.String()
+	case d.Together != "":
+		return "a NUMA node together with other pods"
+	}
+	return "a NUMA node apart from other pods"
 }
 
 // listed returns the name of the annotation in which the pod lists resources, and their names; "" if it has none. A

@@ -33,6 +33,8 @@ type boundPod struct {
 	due         bool            // it was admitted longer than reportDue ago
 	initsOver   bool            // an app container has started, so all ordinary init containers are over; see areInitsOver
 	statuses    *place.Statuses // without Resized, which depends on the report; nil if they are empty
+	// relations are the keys of its demand about other pods; nil if it has none.
+	relations *state.Relations
 	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers
 	// for which spec has another number.
 	sizes map[string]int64
@@ -100,6 +102,10 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	if readSpec {
 		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
 			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
+			if d := apipod.Relations(pod); d.Relates() {
+				r := state.RelationsOf(d)
+				p.relations = &r
+			}
 		}
 	}
 	p.started = p.started || Started(pod)

@@ -183,6 +183,7 @@ func (f *Feed) Begin() {
 	for _, p := range pods {
 		bookPod(p, f.book.Recover)
 		f.bookDecision(p)
+		f.bookRelations(p)
 	}
 	for _, p := range pods {
 		f.admitted(p)
@@ -219,6 +220,7 @@ func (f *Feed) Pod(pod *v1.Pod) {
 		}
 		bookPod(p, f.book.Assume)
 		f.bookDecision(p)
+		f.bookRelations(p)
 		f.admitted(p)
 		f.initsEnded(p)
 		f.bookStatus(p)
@@ -247,6 +249,21 @@ func (f *Feed) bookDecision(p *boundPod) {
 	}
 }
 
+// bookRelations passes the keys of a pod that is related to others to the ledger.
+func (f *Feed) bookRelations(p *boundPod) {
+	if p.relations != nil {
+		f.book.Relate(p.node, p.id.UID, *p.relations)
+	}
+}
+
+// forgetPod drops what the ledger has of a bound pod beyond its holdings.
+func (f *Feed) forgetPod(p *boundPod) {
+	f.book.Status(p.node, p.id.UID, place.Statuses{})
+	if p.relations != nil {
+		f.book.Relate(p.node, p.id.UID, state.Relations{})
+	}
+}
+
 // statusLag is the longest delay of a pod status after a newer status of another pod: a kubelet repeats failed status
 // updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
@@ -270,7 +287,7 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
 	if p := f.bound.drop(uid); p != nil {
-		f.book.Status(p.node, uid, place.Statuses{})
+		f.forgetPod(p)
 		if c := f.coarse[p.node]; c != nil && c.reported {
 			c.addEnded(p)
 			f.later(settlePeriod, func() { f.longEnded(p) })
@@ -300,7 +317,7 @@ func (f *Feed) PodUnread(pod *v1.Pod) {
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
 	if p := f.bound.drop(uid); p != nil {
-		f.book.Status(p.node, uid, place.Statuses{})
+		f.forgetPod(p)
 		f.book.Decline(uid)
 	}
 }

@@ -6,8 +6,8 @@
 //
 // Invariant: on every node that Find returns, the pods that get it fit one after the other, in their order, as
 // [state.Node] judges them. The result depends on the arguments alone. The work is counted: a search that reaches its
-// bound ends without a result, and reports that. Pods do not come in another order than the given one, because
-// kube-scheduler keeps that order.
+// bound ends without a result, and reports that. Pods that have to be together get one node. Pods do not come in
+// another order than the given one, because kube-scheduler keeps that order.
 package assign
 
 import (
@@ -116,7 +116,8 @@ func size(p *Pod) (milli int64) {
 	return milli
 }
 
-// alone returns the nodes on which a pod fits without the others of its group.
+// alone returns the nodes on which a pod fits without the others of its group, which may move it to another NUMA node:
+// so what it demands about other pods does not count.
 func (s *search) alone(i int) (out []int) {
 	p := &s.Pods[i]
 	for node, n := range s.Nodes {
@@ -126,7 +127,7 @@ func (s *search) alone(i int) (out []int) {
 		if s.Budget -= 1 + len(p.Pod.Containers); s.Budget < 0 {
 			return out
 		}
-		if n.Takes(p.Pod, p.Demand) && (s.Barred == nil || !s.Barred(node, i)) {
+		if n.Takes(p.Pod, p.Demand.Unrelated()) && (s.Barred == nil || !s.Barred(node, i)) {
 			out = append(out, node)
 		}
 	}
@@ -134,10 +135,13 @@ func (s *search) alone(i int) (out []int) {
 }
 
 // lacking returns how many pods get no node whatever is tried: of each kind, the pods beyond what all nodes have room
-// for if no other pods come.
+// for if no other pods come. Pods that are related to others do not count: others may make room for them.
 func (s *search) lacking() (n int) {
 	same := map[string][]int{}
 	for i := range s.Pods {
+		if s.Pods[i].Demand.Relates() {
+			continue
+		}
 		same[s.Pods[i].Kind] = append(same[s.Pods[i].Kind], i)
 	}
 	for _, pods := range same {
@@ -161,7 +165,7 @@ func (s *search) room(node int, pods []int) (n int) {
 			s.Room != nil && !s.Room(node, pods[:n+1]) {
 			return n
 		}
-		now, _ = now.With(p.ID, p.Pod)
+		now, _ = now.Join(p.ID, p.Pod, p.Demand)
 	}
 	return n
 }
@@ -199,13 +203,30 @@ func (s *search) try(k int) bool {
 func (s *search) candidates(k int) []int {
 	i := s.order[k]
 	list := s.fits[s.Pods[i].Kind]
+	if at := s.others(i); at != Left {
+		if !slices.Contains(list, at) {
+			return nil
+		}
+		list = []int{at}
+	}
 	if k == 0 || s.Pods[s.order[k-1]].Kind != s.Pods[i].Kind {
 		return list
 	}
 	if before := s.at[s.order[k-1]]; before != Left {
-		return list[slices.Index(list, before):]
+		return list[max(0, slices.Index(list, before)):]
 	}
 	return nil // the one before was left out
+}
+
+// others returns the node of the pods of the group that a pod has to be together with, or Left if none has a node yet.
+func (s *search) others(i int) int {
+	key := s.Pods[i].Demand.Together
+	for k := range s.Pods {
+		if key != "" && k != i && s.Pods[k].Demand.Together == key && s.at[k] != Left {
+			return s.at[k]
+		}
+	}
+	return Left
 }
 
 func (s *search) put(i, node int) {
@@ -234,7 +255,7 @@ func (s *search) holds(node int) bool {
 		if s.Budget -= len(p.Pod.Containers); s.Budget < 0 || !n.Takes(p.Pod, p.Demand) {
 			return false
 		}
-		n, _ = n.With(p.ID, p.Pod)
+		n, _ = n.Join(p.ID, p.Pod, p.Demand)
 	}
 	return true
 }

@@ -140,6 +140,9 @@ func TestFindIsExhaustive(t *testing.T) {
 		barred := map[string]int{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "members") {
 			m := pod(i, rapid.IntRange(1, 8).Draw(t, "wanted"))
+			m.Demand.Together = rapid.SampledFrom([]string{"", "", "", "a"}).Draw(t, "together")
+			m.Demand.Apart = rapid.SampledFrom([]string{"", "", "b", "c"}).Draw(t, "apart")
+			m.Kind += fmt.Sprint(m.Demand)
 			if n := rapid.IntRange(-3, 2).Draw(t, "barred"); n >= 0 {
 				m.Kind += fmt.Sprint(" not on ", n)
 				barred[m.Kind] = n + 1
@@ -172,16 +175,41 @@ func mostOf(p *Problem, nodes []*state.Node, i int) int {
 	}
 	most := mostOf(p, nodes, i+1)
 	for at, n := range nodes {
-		if p.Barred(at, i) {
+		if p.Barred(at, i) || elsewhere(p, nodes, at, i) {
 			continue
 		}
-		if next, ok := n.With(p.Pods[i].ID, p.Pods[i].Pod); ok {
+		if next, ok := joined(n, p.Pods[i]); ok {
 			rest := slices.Clone(nodes)
 			rest[at] = next
 			most = max(most, 1+mostOf(p, rest, i+1))
 		}
 	}
 	return most
+}
+
+// joined returns a node after it has admitted a pod, if the pod is then where its demand wants it.
+func joined(n *state.Node, p Pod) (*state.Node, bool) {
+	v := place.Place(n.Usage, p.Pod)
+	on, _ := place.Tied(n.Machine, v.Holdings)
+	if !v.Fits() || p.Demand.Together != "" && on.Len() > 1 {
+		return nil, false
+	}
+	for _, e := range n.Entries {
+		other, _ := place.Tied(n.Machine, e.Holdings)
+		switch r := n.Basis.Relations[e.Pod.UID]; {
+		case p.Demand.Together != "" && r.Together == p.Demand.Together && other != on,
+			p.Demand.Apart != "" && r.Apart == p.Demand.Apart && other&on != 0:
+			return nil, false
+		}
+	}
+	return n.Join(p.ID, p.Pod, p.Demand)
+}
+
+// elsewhere reports whether pods that a pod has to be together with are on another node.
+func elsewhere(p *Problem, nodes []*state.Node, at, i int) bool {
+	return slices.ContainsFunc(nodes, func(n *state.Node) bool {
+		return n.Name != nodes[at].Name && n.Together(p.Pods[i].Demand.Together)
+	})
 }
 
 // replay admits the pods in their order, and returns how many have nodes.
@@ -194,8 +222,8 @@ func replay(t *rapid.T, p *Problem, at []int) (n int) {
 		if p.Barred(node, i) {
 			t.Fatalf("pod %d gets node %d, which does not take it", i, node)
 		}
-		next, ok := now[node].With(p.Pods[i].ID, p.Pods[i].Pod)
-		if !ok {
+		next, ok := joined(now[node], p.Pods[i])
+		if !ok || elsewhere(p, now, node, i) {
 			t.Fatalf("pod %d does not fit node %d after the others: %v", i, node, at)
 		}
 		now[node], n = next, n+1

@@ -74,6 +74,10 @@ type account struct {
 	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
 	estimate *estimate.Node
 
+	// relations is Basis.Relations. leaving are the pods of it that have ended.
+	relations map[string]state.Relations
+	leaving   map[string]bool
+
 	now       int           // counts moments: turns, admissions
 	news      int           // see Node.News
 	changed   chan struct{} // closed at the next change; nil if no pod waits for it
@@ -167,6 +171,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 		}
 	}
 	b.updateHolders(a, before, counted)
+	a.forgetRelations()
 	b.renew(a)
 	return out
 }
@@ -217,6 +222,7 @@ func (b *Book) Forget(node string) {
 	clear(a.doubts)
 	clear(a.overdue)
 	a.endedEarly = nil
+	a.forgetRelations()
 	b.withdraw(node)
 	a.wake()
 }
@@ -334,6 +340,7 @@ func (b *Book) extend(a *account, f *assumedPod) bool {
 	a.predicted += (1 + len(before.Others)) * f.cost
 	with := func(n *state.Node, hs []place.Holding) *state.Node {
 		out := *n
+		out.Basis.Relations = a.relations
 		if len(hs) > 0 {
 			out.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)],
 				state.Entry{Pod: f.id, Source: state.Predicted, Holdings: hs})
@@ -400,7 +407,7 @@ func (b *Book) renew(a *account) {
 	}
 	base := &state.Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent,
 		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.goneIDs(),
-		Basis: state.Basis{Empty: a.empty}}
+		Basis: state.Basis{Empty: a.empty, Relations: a.relations}}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {

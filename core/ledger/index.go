@@ -144,7 +144,7 @@ func (x *Index) fitsOn(n *state.Node, q *place.Question, inFirst bool) bool {
 	return n.Accepts(x.pod, func(one *state.Node) bool {
 		switch {
 		case x.demand != (place.Demand{}):
-			return one.Judge(x.pod, place.Place(one.Usage, x.pod), x.demand).Fits()
+			return one.Meets(x.pod, x.demand)
 		case inFirst && one == n:
 			return true
 		}

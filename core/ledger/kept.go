@@ -46,7 +46,7 @@ func judge(n *state.Node, f *assumedPod, hs []place.Holding) place.Verdict {
 	if len(hs) > 0 && !f.keeps(n.Machine, hs) {
 		return moved(n.Machine, f)
 	}
-	return n.Judge(f.pod, place.Verdict{Holdings: hs}, f.demand)
+	return n.Judge(f.id.UID, f.pod, place.Verdict{Holdings: hs}, f.demand)
 }
 
 // mayKeepLater reports whether the pod would get its CPUs and memory where it has to in some of the states of a node,

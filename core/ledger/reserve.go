@@ -69,5 +69,12 @@ func (b *Book) reserve(
 	if a.base.Rules.Arbiter == place.ByAgent {
 		f.decision = decisionOf(v.Holdings)
 	}
-	return v, true, !b.addAssumed(a, f)
+	if d.Relates() {
+		a.relate(id.UID, state.RelationsOf(d))
+	}
+	if !b.addAssumed(a, f) {
+		a.unrelate(id.UID)
+		return v, true, true
+	}
+	return v, true, false
 }

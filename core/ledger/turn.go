@@ -155,7 +155,7 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 			return false
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-			return slices.ContainsFunc(w.got, unsureDevices) || !s.meetsDemands(w, me) || !a.leavesRoom(w, me)
+			return slices.ContainsFunc(w.got, unsureDevices) || !a.meetsDemands(w, me) || !a.leavesRoom(w, me)
 		})
 	})
 }
@@ -181,15 +181,15 @@ func (a *account) leavesRoom(w *nodeState, me *assumedPod) bool {
 
 // meetsDemands reports whether what the pods before me get in a state satisfies their demands, and all pods keep where
 // they have to be. For the demand of me, see granted.
-func (s *search) meetsDemands(w *nodeState, me *assumedPod) bool {
-	for i, f := range s.assumed {
+func (a *account) meetsDemands(w *nodeState, me *assumedPod) bool {
+	for i, f := range a.assumed[:a.turnedCount()] {
 		if len(w.got[i]) > 0 && !f.keeps(w.base.Machine, w.got[i]) {
 			return false
 		}
 		if f == me || f.demand == (place.Demand{}) || len(w.got[i]) == 0 {
 			continue
 		}
-		if !place.Judge(w.usage, f.pod, place.Verdict{Holdings: w.got[i]}, f.demand).Fits() {
+		if !place.Judge(w.usage, f.pod, place.Verdict{Holdings: w.got[i]}, f.demand).Fits() || !a.meetsRelation(w, i) {
 			return false
 		}
 	}

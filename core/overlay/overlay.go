@@ -28,19 +28,22 @@ type Node struct {
 type addition struct {
 	id  state.PodID
 	pod *place.Pod
+	// demand has the keys by which it is related to other pods.
+	demand place.Demand
 	// leaving are the UIDs of pods that will have ended when the added pod comes.
 	leaving []string
 }
 
 // Add undoes the removal of a pod, or adds a pod that the node does not have, after all others. For a pod that is
-// there, it does nothing. The argument leaving has the UIDs of pods that will have ended when the added pod comes.
-func (n *Node) Add(id state.PodID, p *place.Pod, leaving []string) {
+// there, it does nothing. d has the relations of the added pod to others, and leaving has the UIDs of pods that will
+// have ended when it comes.
+func (n *Node) Add(id state.PodID, p *place.Pod, d place.Demand, leaving []string) {
 	if i := slices.Index(n.removed, id.UID); i >= 0 {
 		n.removed = slices.Delete(n.removed, i, i+1)
 		return
 	}
 	if _, there := n.Base.Entry(id.UID); !there && n.index(id.UID) < 0 {
-		n.added = append(n.added, addition{id, p, leaving})
+		n.added = append(n.added, addition{id, p, d, leaving})
 	}
 }
 
@@ -50,7 +53,9 @@ func (n *Node) Restore(uid string) {
 }
 
 // Hold adds a pod before all pods that Add adds, and after those that were held before. The pod has to fit on Base.
-func (n *Node) Hold(id state.PodID, p *place.Pod) { n.held = append(n.held, addition{id: id, pod: p}) }
+func (n *Node) Hold(id state.PodID, p *place.Pod, d place.Demand) {
+	n.held = append(n.held, addition{id: id, pod: p, demand: d})
+}
 
 // Drop removes a pod that was held.
 func (n *Node) Drop(uid string) {
@@ -123,11 +128,11 @@ func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 		next.Base = node.Without(next.removed...)
 	}
 	for _, a := range next.held {
-		next.Base, _ = next.Base.With(a.id, a.pod)
+		next.Base, _ = next.Base.Join(a.id, a.pod, a.demand)
 	}
 	next.Full = next.Base
 	for _, a := range next.added {
-		next.Full, _ = next.Full.With(a.id, a.pod)
+		next.Full, _ = next.Full.Join(a.id, a.pod, a.demand)
 	}
 	out := maps.Clone(n)
 	if out == nil {

@@ -28,10 +28,27 @@ type Demand struct {
 	// Align, if not empty, names the resources that the demand is about; each must be tied to NUMA nodes. If Align is
 	// empty, the demand is about everything that the node's managers assign, except for the resources in Ignore.
 	Align, Ignore Names
+	// Together and Apart are keys of pods that are related, or "": what the pod holds lies on one NUMA node, which it
+	// shares with all pods of the same node that have the same key Together; and on no NUMA node of a pod with the same
+	// key Apart. They are about everything that the node's managers tie to NUMA nodes. [Judge] does not look at them,
+	// because it knows no other pods; state.Node does.
+	Together, Apart string
 }
 
 // Binds reports whether the demand asks for anything.
-func (d Demand) Binds() bool { return policyTable[d.Policy].preferred }
+func (d Demand) Binds() bool { return d.aligns() || d.Relates() }
+
+// Relates reports whether the demand is about other pods.
+func (d Demand) Relates() bool { return d.Together != "" || d.Apart != "" }
+
+// Unrelated returns the demand without its part about other pods.
+func (d Demand) Unrelated() Demand {
+	d.Together, d.Apart = "", ""
+	return d
+}
+
+// aligns reports whether the demand asks for anything of the pod alone.
+func (d Demand) aligns() bool { return policyTable[d.Policy].preferred }
 
 // about reports whether the demand is about a resource.
 func (d Demand) about(resource string) bool {
@@ -106,7 +123,7 @@ func (p *Pod) Own() Names {
 func (r Rules) Enforces(p *Pod, d Demand) bool {
 	row := policyTable[r.Topology.Policy]
 	switch {
-	case !row.preferred || d.Policy == SingleNUMA && !row.single:
+	case !row.preferred || d.Policy == SingleNUMA && !row.single || d.Relates():
 		return false
 	case len(p.Containers) == 1:
 		return true
@@ -123,7 +140,7 @@ func (r Rules) Enforces(p *Pod, d Demand) bool {
 // Judge returns the verdict with the demand taken into account: if the node would admit the pod with holdings that do
 // not satisfy the demand, the result is a refusal with reasons. Judge returns a refusal unchanged.
 func Judge(u *Usage, p *Pod, v Verdict, d Demand) Verdict {
-	if !v.Fits() || !d.Binds() {
+	if !v.Fits() || !d.aligns() {
 		return v
 	}
 	j := judgement{u: u, d: d, all: v.Holdings, enforced: u.Rules.Enforces(p, d)}

@@ -75,6 +75,13 @@ const (
 	// Counted: the node reports amounts only, and its kubelet would not refuse the pod if the prediction were wrong.
 	// Place never returns this code.
 	Counted Code = "counted"
+	// NotTogether: the pod would not be on the one NUMA node on which it has to be together with others. Resource has the
+	// NUMA nodes that it would have, and With the NUMA nodes of the others, or "" if there are none. Or Resource is
+	// empty, and With has the node on which the others are.
+	NotTogether Code = "not-together"
+	// NotApart: the pod would share the NUMA nodes in With with pods from which it has to be apart. Resource has the NUMA
+	// nodes that it would have. NotTogether and NotApart are never returned by Place, which knows no other pods.
+	NotApart Code = "not-apart"
 	// Unsettled: the node has not yet reported what assumed pods got, and the pod does not fit in one of the possible
 	// states. Place never returns this code, because it judges one state.
 	Unsettled Code = "unsettled"
@@ -84,7 +91,13 @@ const (
 )
 
 // OfDemand reports whether only the pod's own demand failed: the node itself would admit the pod.
-func (c Code) OfDemand() bool { return c == Demanded || c == Untied || c == Drawn || c == Counted }
+func (c Code) OfDemand() bool {
+	switch c {
+	case Demanded, Untied, Drawn, Counted, NotTogether, NotApart:
+		return true
+	}
+	return false
+}
 
 // Reason is one thing that was missing. It is data; Text renders it for people.
 type Reason struct {
@@ -279,6 +292,8 @@ func (r Reason) detail() string {
 		return r.demands() + "; that depends on which " + r.With + " the node takes"
 	case Counted:
 		return r.demands() + "; node reports amounts only, and its kubelet would not enforce it"
+	case NotTogether, NotApart:
+		return r.related()
 	case Unsupported:
 		return fmt.Sprintf("machine has %d NUMA nodes, its kubelet handles %d", r.Want, r.Have)
 	}
@@ -316,6 +331,26 @@ func (r Reason) loops() string {
 	}
 	return "loop forever under full-pcpus-only and distribute-cpus-across-numa, as CPUs " + r.With +
 		" are reserved without their siblings"
+}
+
+// related describes what the pod asks for beside other pods.
+func (r Reason) related() string {
+	on := func(ids string) string {
+		if strings.ContainsAny(ids, ",-") {
+			return "NUMA nodes " + ids
+		}
+		return "NUMA node " + ids
+	}
+	switch would := "; node would use " + on(r.Resource); {
+	case r.Code == NotApart:
+		return "demands to be apart from pods on " + on(r.With) + would
+	case r.Resource == "":
+		return "demands to be together with pods on node " + r.With
+	case r.With == "":
+		return "demands one NUMA node" + would
+	default:
+		return "demands to be together with pods on " + on(r.With) + would
+	}
 }
 
 // demands describes what the pod itself asks for.

@@ -53,7 +53,7 @@ func (n *Node) Fits(p *place.Pod) bool {
 
 // Takes reports whether Place returns a verdict that fits. For a pod without a demand it costs as little as Fits.
 func (n *Node) Takes(p *place.Pod, d place.Demand) bool {
-	if d.Policy == place.None {
+	if !d.Binds() {
 		return n.Fits(p)
 	}
 	return n.Place(p, d).Fits()
@@ -135,12 +135,16 @@ func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) ans
 
 // placeHere returns the verdict in this state alone, without regard to Others, Unsettled, Crowded and Refused.
 func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
-	return n.Judge(p, place.Place(n.Usage, p), d)
+	return n.Judge("", p, place.Place(n.roomFor(p, d), p), d)
 }
 
-// Judge is [place.Judge] in this state alone. It also refuses a pod whose demand an estimated node would not enforce.
-func (n *Node) Judge(p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
-	v = place.Judge(n.Usage, p, v, d)
+// Meets reports whether the pod would be admitted in this state alone, with its demand met.
+func (n *Node) Meets(p *place.Pod, d place.Demand) bool { return n.placeHere(p, d).Fits() }
+
+// Judge is [place.Judge] in this state alone, for a pod that the node may have already: self is its UID, or "". It also
+// refuses a pod whose demand about other pods is not met, or that an estimated node would not enforce.
+func (n *Node) Judge(self string, p *place.Pod, v place.Verdict, d place.Demand) place.Verdict {
+	v = n.Relate(self, place.Judge(n.Usage, p, v, d), d)
 	if v.Fits() && n.unenforced(p, d) {
 		return place.Verdict{Refusal: place.TopologyAffinityError,
 			Reasons: []place.Reason{d.Reason(place.Reason{Code: place.Counted})}}

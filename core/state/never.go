@@ -99,7 +99,7 @@ func (n *Node) NeverMeets(p *place.Pod, d place.Demand) []place.Reason {
 		return out
 	}
 	empty := n.Empty()
-	out = place.Judge(empty, p, place.Place(empty, p), d).Reasons
+	out = n.emptied().Relate("", place.Judge(empty, p, place.Place(empty, p), d), d).Reasons
 	for i := range out {
 		// Untied is about the node's managers, whatever the node holds: Reason.When returns Changed for it.
 		out[i].Never = out[i].Code != place.Untied

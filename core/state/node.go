@@ -63,6 +63,9 @@ type Basis struct {
 	// Statuses has by UID what the statuses of the node's pods imply for a restart; nil if there is nothing. The map
 	// does not change.
 	Statuses map[string]place.Statuses
+	// Relations has the keys of the pods that are related to others, by UID; nil if there are none. The map does not
+	// change. It may have pods that are not on the node.
+	Relations map[string]Relations
 	// Unplaced are the pods of an estimated node whose NUMA nodes are unknown; nil on other nodes.
 	Unplaced Unplaced
 	Queue    Queue
@@ -154,11 +157,17 @@ func (n *Node) With(id PodID, p *place.Pod) (out *Node, ok bool) {
 	if !v.Fits() {
 		return n, false
 	}
-	next := *n
-	next.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)], Entry{Pod: id, Holdings: v.Holdings})
-	next.Usage = n.Usage.Hold(v.Holdings...)
-	next.Others = each(n.Others, func(o *Node) *Node { w, _ := o.With(id, p); return w })
-	return &next, true
+	out = n.having(id, v)
+	out.Others = each(n.Others, func(o *Node) *Node { w, _ := o.With(id, p); return w })
+	return out, true
+}
+
+// having returns the state of the node in which a pod also holds what a verdict has, with the Others of n.
+func (n *Node) having(id PodID, v place.Verdict) *Node {
+	out := *n
+	out.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)], Entry{Pod: id, Holdings: v.Holdings})
+	out.Usage = n.Usage.Hold(v.Holdings...)
+	return &out
 }
 
 // Entry returns the entry of a pod. The result is false if the pod has none, since it holds nothing or is not there.

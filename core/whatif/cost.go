@@ -47,6 +47,17 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
 }
 
+// together returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.
+func together(nodes []Node, d place.Demand) int {
+	if d.Together == "" {
+		return -1
+	}
+	return slices.IndexFunc(nodes, func(n Node) bool { return !n.Gone && n.State.Together(d.Together) })
+}
+
+// Elsewhere is the reason for which a node bars a pod that has to be together with pods on another node.
+func Elsewhere(node string) place.Reason { return place.Reason{Code: place.NotTogether, With: node} }
+
 // crowding returns the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the
 // manner of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.
 func crowding(n *Node, needs Amounts) (cost int64) {
@@ -74,11 +85,16 @@ type Refusal struct {
 // names. Nodes that are gone are ignored. neighbours is nil if no other pod matters.
 func (p *Plan) refusals(w *Want, neighbours Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
+	with := together(p.nodes, w.Demand)
 	for _, i := range nodes {
 		if p.nodes[i].Gone {
 			continue
 		}
-		j := p.rules.Judge(&p.nodes[i], w, w.barred(neighbours, i))
+		barred := w.barred(neighbours, i)
+		if with >= 0 && with != i {
+			barred = append(barred[:len(barred):len(barred)], Elsewhere(p.nodes[with].Name))
+		}
+		j := p.rules.Judge(&p.nodes[i], w, barred)
 		r := Refusal{[]string{p.nodes[i].Name}, j.Verdict.Refusal, j.Reasons}
 		k := r.key()
 		g := groups[k]

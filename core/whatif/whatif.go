@@ -236,7 +236,8 @@ func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (o
 		if err := step(); err != nil {
 			return out, wanted, err
 		}
-		if wanted++; neighbours != nil && !neighbours.Lets(i) || p.cost(i, w) == refused {
+		with := together(p.nodes, w.Demand)
+		if wanted++; neighbours != nil && !neighbours.Lets(i) || with >= 0 && with != i || p.cost(i, w) == refused {
 			full = append(full, i)
 			continue
 		}
@@ -260,7 +261,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	n := &p.nodes[i]
 	out := Placement{Pod: id, Node: i, Blind: n.State == nil && !w.Pod.Plain()}
 	if n.State != nil && !w.Pod.Plain() {
-		if next, ok := n.State.With(id, w.Pod); ok {
+		if next, ok := n.State.Join(id, w.Pod, w.Demand); ok {
 			n.State = next
 			out.Holdings = next.Entries[len(next.Entries)-1].Holdings
 		}
@@ -287,7 +288,11 @@ func (p *Plan) shapeCosts(w *Want) *costs {
 // cheapest returns the position of the node with the lowest cost, the first of equal ones; -1 if none has room.
 func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours) int {
 	best, at := int64(refused), -1
+	with := together(p.nodes, w.Demand)
 	for i := range p.nodes {
+		if with >= 0 && with != i {
+			continue
+		}
 		if c.at[i] != p.changes[i]+1 {
 			c.values[i], c.at[i] = p.cost(i, w), p.changes[i]+1
 		}

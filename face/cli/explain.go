@@ -87,6 +87,8 @@ type explanation struct {
 	// holds is what the pod holds there; nil if nothing is known or held.
 	home  *state.Node
 	holds *state.Entry
+	// together is the node of the pods that the pod has to be together with, or "".
+	together string
 	// verdicts are the verdicts on all nodes except the one where the pod holds something, in order of the nodes'
 	// names.
 	verdicts []verdictOn
@@ -183,6 +185,11 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
 	for _, n := range sortedNodes(nodes) {
+		if e.together == "" && n.Together(pod.Demand.Together) && pod.Node == "" {
+			e.together = n.Name
+		}
+	}
+	for _, n := range sortedNodes(nodes) {
 		if n.Name == pod.Node {
 			e.home = n
 			if i := slices.IndexFunc(n.Entries, func(x state.Entry) bool { return x.Pod.UID == pod.ID.UID }); i >= 0 {
@@ -228,12 +235,21 @@ func (e *explanation) tryRemedies() {
 // none if these data decide: the pod is not plain, and no other reason excludes it.
 func (e *explanation) judge(name string, n *state.Node) (known bool) {
 	at, rules := e.on(name, n), whatif.Rules{}
-	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.pod.Around[name].Barred)}
+	v := verdictOn{name: name, node: n, judged: rules.Judge(&at, e.want(), e.barred(name))}
 	if v.judged.Blind && v.judged.Fits() {
 		return false
 	}
 	e.verdicts = append(e.verdicts, v)
 	return true
+}
+
+// barred returns the reasons that are neither about amounts nor about NUMA nodes of the node itself.
+func (e *explanation) barred(name string) []place.Reason {
+	out := e.pod.Around[name].Barred
+	if e.together != "" && e.together != name {
+		out = append(out[:len(out):len(out)], whatif.Elsewhere(e.together))
+	}
+	return out
 }
 
 // on returns what is judged of a node: its layout n, which may be nil, and what the API server has about it.
@@ -252,7 +268,7 @@ func (e *explanation) findWays() {
 	searches := 0
 	for i := range e.verdicts {
 		v := &e.verdicts[i]
-		if searches == fewNodes || !lacksAmounts(v.judged, e.pod.Around[v.name].Barred) {
+		if searches == fewNodes || !lacksAmounts(v.judged, e.barred(v.name)) {
 			continue
 		}
 		searches++

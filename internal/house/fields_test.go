@@ -20,6 +20,8 @@ var keys = map[string]string{
 	"v1alpha1.AffinityAnnotation":    "tenon.sh/numa-affinity",
 	"AffinityGroupAnnotation":        "tenon.sh/affinity-group",
 	"ScopeAnnotation":                "tenon.sh/numa-scope",
+	"TogetherAnnotation":             "tenon.sh/numa-together",
+	"ApartAnnotation":                "tenon.sh/numa-apart",
 	"AlignAnnotation":                "tenon.sh/align",
 	"IgnoreAnnotation":               "tenon.sh/align-ignore",
 	"about":                          "tenon.sh/align",

@@ -41,7 +41,7 @@ var floors = []floor{
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
 	// Values are for everybody, and the ledger for those who follow a cluster through time: see strangers.
-	{"core/state", pure, words(`core/topo core/place`), nil},
+	{"core/state", pure, words(`core/topo core/place core/idset`), nil},
 	{"core/estimate", pure, words(`core/idset core/topo core/place core/state`), nil},
 	// The ledger and the table of answers have the only locks in core. The ledger keeps nothing of machines that no
 	// node has any more.

@@ -73,11 +73,12 @@ func members(pods []*v1.Pod) (out []member, kinds []string, plain int, err error
 	return out, kinds, plain, nil
 }
 
-// Unequal reports whether the pods of a gang are of several kinds. Pods of one kind get every place that there is, one
-// by one.
+// Unequal reports whether the pods of a gang are of several kinds, or related to each other. Other pods of one kind get
+// every place that there is, one by one.
 func (w places) Unequal(pods []*v1.Pod) bool {
-	_, kinds, _, err := members(pods)
-	return err == nil && len(kinds) > 0 && slices.ContainsFunc(kinds, func(k string) bool { return k != kinds[0] })
+	gang, kinds, _, err := members(pods)
+	return err == nil && len(kinds) > 0 && (slices.ContainsFunc(kinds, func(k string) bool { return k != kinds[0] }) ||
+		slices.ContainsFunc(gang, func(m member) bool { return m.demand.Relates() }))
 }
 
 // Plan finds nodes for the pods of a gang. Pods that hold nothing exclusively may have any node.
@@ -87,7 +88,7 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 	if p == nil {
 		return arrange.Plan{}, errNoPlugin
 	}
-	problem, gang, err := p.together(pods, nodes, least, barred)
+	problem, gang, err := p.problem(pods, nodes, least, barred)
 	if err != nil {
 		return arrange.Plan{}, err
 	}
@@ -111,9 +112,9 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 	return out, nil
 }
 
-// together returns the problem of placing the pods of a gang, but for Room, and the pods that hold something
+// problem returns the problem of placing the pods of a gang, but for Room, and the pods that hold something
 // exclusively.
-func (p *Plugin) together(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (
+func (p *Plugin) problem(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (
 	problem assign.Problem, gang []member, err error) {
 	gang, kinds, plain, err := members(pods)
 	if err != nil {
@@ -129,7 +130,12 @@ func (p *Plugin) together(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barre
 		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
 			Kind: kinds[i]})
 	}
-	problem.Barred = func(node, i int) bool { return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred) }
+	problem.Barred = func(node, i int) bool {
+		if at := p.together(gang[i].demand.Together); at != "" && at != nodes[node].Node().Name {
+			return true
+		}
+		return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred)
+	}
 	return problem, gang, nil
 }
 

@@ -9,8 +9,10 @@ import (
 	"github.com/tenon-numa/tenon/core/answers"
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -24,7 +26,8 @@ func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fw
 	}
 	name := info.Node().Name
 	slot := s.slot(info, name)
-	if slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil && !p.guard.Picky() {
+	if s.together == "" && slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil &&
+		!p.guard.Picky() {
 		return s.recordFilter(name, nil, nil)
 	}
 	status := p.judge(s, name, slot)
@@ -51,6 +54,10 @@ func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 	}
 	if why := p.guard.Distrusts(n); why != 0 {
 		return s.recordFilter(name, nil, p.distrustStatus(s, n, why, name))
+	}
+	if s.together != "" && name != s.together {
+		r := whatif.Elsewhere(s.together)
+		return s.recordFilter(name, []place.Reason{r}, fwk.NewStatus(fwk.Unschedulable, p.text(s.pod, r)))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {
 		return s.recordFilter(name, r.Reasons, refusedStatus(r))

@@ -20,6 +20,10 @@ import (
 // other. Any other pod whose fits were not computed gets all nodes.
 func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+	if s.together != "" {
+		s.named = sets.New(s.together)
+		return &fwk.PreFilterResult{NodeNames: s.named}
+	}
 	if p.candidates == nil || s.fits == nil && !s.large() {
 		return nil
 	}

@@ -95,6 +95,8 @@ type podState struct {
 	answers *answers.Row
 	// backoff holds nodes on which the pod's wait for its turn timed out; see booking.Backoff.
 	backoff map[string]int
+	// together is the node of the pods that this one has to be together with, or "".
+	together string
 	// wish is the scoring strategy that the pod requests, or nil; strategy is the strategy in use.
 	wish     *score.Type
 	strategy score.Strategy

@@ -83,7 +83,7 @@ func (p *Plugin) cacheRefusals(s *podState) {
 
 // takeSnapshot sets the snapshot of the ledger, and finds the cached answers for pods of this kind.
 func (p *Plugin) takeSnapshot(s *podState, snap *ledger.Snapshot, nodes []fwk.NodeInfo) {
-	s.snap = snap
+	s.snap, s.together = snap, snap.Together(s.demand.Together)
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.readAnswers(s)
 	s.backoff = p.turns.Of(s.uid)
@@ -109,7 +109,7 @@ func (p *Plugin) AddPod(
 		return nil // no machine could take the other pod, so it holds nothing
 	}
 	s.overlay = s.overlay.Change(s.snap.Node(info.Node().Name), func(o *overlay.Node) {
-		o.Add(kube.ID(add.GetPod()), cp, p.leaving(add.GetPod(), info))
+		o.Add(kube.ID(add.GetPod()), cp, apipod.Relations(add.GetPod()), p.leaving(add.GetPod(), info))
 	})
 	return nil
 }

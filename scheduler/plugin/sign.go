@@ -38,8 +38,8 @@ const signatureKey = "tenon.sh/alignment"
 //
 // The nodes' holdings and the mix may change in the half second for which the framework keeps a batch. The node that it
 // takes then still fits, but may no longer be the best. SignPod refuses a pod that belongs to a group, whose nodes
-// depend on the other pods of the group, and a pod for which every node's answer is logged. Pods that no node's
-// managers would align have nothing to sign.
+// depend on the other pods of the group, a pod that is related to others, and a pod for which every node's answer is
+// logged. Pods that no node's managers would align have nothing to sign.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	s, status := translate(pod)
 	if status != nil {
@@ -50,6 +50,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 			return nil, fwk.NewStatus(fwk.Unschedulable, "which node is best depends on others of the pod's affinity group")
 		}
 		return nil, nil
+	}
+	if s.demand.Relates() {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on the pods that it is related to")
 	}
 	if fwk.Grouped(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on others of its group")

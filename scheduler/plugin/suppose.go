@@ -1,6 +1,9 @@
 package plugin
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -44,12 +47,33 @@ func (t *supposition) node(name string) *state.Node {
 	return t.snap.Node(name)
 }
 
+// together returns the node on which pods with a key of [place.Demand.Together] are supposed to be, or "".
+func (t *supposition) together(key string) string {
+	if at := t.snap.Together(key); key == "" || t.node(at).Together(key) {
+		return at
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+		if t.nodes[name].Base.Together(key) {
+			return name
+		}
+	}
+	return ""
+}
+
 // nodeNow returns a node of the ledger, or as it is supposed to be.
 func (p *Plugin) nodeNow(name string) *state.Node {
 	if t := p.supposed.Load(); t != nil {
 		return t.node(name)
 	}
 	return p.Book.Snapshot().Node(name)
+}
+
+// together returns the node on which pods with a key of [place.Demand.Together] are, or are supposed to be, or "".
+func (p *Plugin) together(key string) string {
+	if t := p.supposed.Load(); t != nil {
+		return t.together(key)
+	}
+	return p.Book.Snapshot().Together(key)
 }
 
 // preFilter is PreFilter within a supposition. It records nothing, and names no nodes.
@@ -64,6 +88,7 @@ func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes
 	s.strategy = p.scoring(s.wish)
 	p.takeSnapshot(s, t.snap, nodes)
 	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
+	s.together = t.together(s.demand.Together)
 	cs.Write(stateKey, s)
 	return nil
 }
@@ -79,7 +104,7 @@ func (t *supposition) reserve(p *Plugin, cs fwk.CycleState, s *podState, pod *v1
 	if !v.Fits() {
 		return p.refusal(s.pod, v)
 	}
-	t.change(node, func(o *overlay.Node) { o.Hold(kube.ID(pod), s.pod) })
+	t.change(node, func(o *overlay.Node) { o.Hold(kube.ID(pod), s.pod, s.demand) })
 	arrange.Placed(cs, s.uid, func() int64 {
 		return p.strategy.Cost(n.Usage, s.pod, v, n.Quality == state.Estimated)
 	})
@@ -104,7 +129,7 @@ const evictionBudget = 10 * searchBudget
 
 // Cheapest implements preempt.GroupPlugin.
 func (p victims) Cheapest(g preempt.Group) ([]int, error) {
-	problem, gang, err := p.together(g.Pods, g.Nodes, g.Least, func(string, string) bool { return false })
+	problem, gang, err := p.problem(g.Pods, g.Nodes, g.Least, func(string, string) bool { return false })
 	if err != nil || len(gang) == 0 {
 		return nil, err
 	}

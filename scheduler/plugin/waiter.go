@@ -42,11 +42,14 @@ func (w waiter) Room(a waiting.Ask, n *state.Node, most int) int {
 	if !w.accepts(s, n) {
 		return 0
 	}
+	if at := w.Book.Snapshot().Together(s.demand.Together); at != "" && (n == nil || n.Name != at) {
+		return 0
+	}
 	if n == nil {
 		return most
 	}
 	for k := 1; k < most; k++ {
-		n, _ = n.With(state.PodID{UID: fmt.Sprintf("room %d", k)}, s.pod)
+		n, _ = n.Join(state.PodID{UID: fmt.Sprintf("room %d", k)}, s.pod, s.demand)
 		if !n.Place(s.pod, s.demand).Fits() {
 			return k
 		}

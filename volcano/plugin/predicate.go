@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
@@ -90,7 +91,11 @@ func (s *session) stateFor(a *taskRequest, task *api.TaskInfo, node *api.NodeInf
 	case a.err != nil:
 		return nil, refused(task, node, true, a.err.Error())
 	}
-	n := s.book.Snapshot().Node(node.Name)
+	snap := s.book.Snapshot()
+	if at := snap.Together(a.Demand.Together); at != "" && at != node.Name {
+		return nil, refused(task, node, false, texts(a.Pod, "", []place.Reason{whatif.Elsewhere(at)})...)
+	}
+	n := snap.Node(node.Name)
 	switch why := s.guard.Distrusts(n); {
 	case why == 0:
 		return n, nil
@@ -195,7 +200,7 @@ func (s *session) stateAfter(n *state.Node, c changes) *state.Node {
 	}
 	for _, t := range c.coming {
 		if a := s.requestOf(t); a.err == nil {
-			n, _ = n.With(a.id, a.Pod) // unchanged where the pod does not fit
+			n, _ = n.Join(a.id, a.Pod, a.Demand) // unchanged where the pod does not fit
 		}
 	}
 	return n
