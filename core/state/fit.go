@@ -135,7 +135,12 @@ func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) ans
 
 // placeHere returns the verdict in this state alone, without regard to Others, Unsettled, Crowded and Refused.
 func (n *Node) placeHere(p *place.Pod, d place.Demand) place.Verdict {
-	return n.Judge("", p, place.Place(n.roomFor(p, d), p), d)
+	room := n.roomFor(p, d)
+	v := n.Judge("", p, place.Place(room, p), d)
+	if room != n.Usage && !v.Fits() { // what is left for the pod may be little: the place that it would get has the reason
+		return n.Judge("", p, place.Place(n.Usage, p), d)
+	}
+	return v
 }
 
 // Meets reports whether the pod would be admitted in this state alone, with its demand met.

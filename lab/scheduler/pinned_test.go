@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/idset"
@@ -97,6 +98,39 @@ func TestContainersArePinnedAsBooked(t *testing.T) {
 	pods, _ := w.pods.Pods()
 	noRefusal(t, pods)
 	w.seen.check(t)
+}
+
+// Where the agent decides, small pods that have to be apart are pinned to different NUMA nodes of one node, and pods that
+// have to be together to one.
+func TestRelatedPodsArePinned(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	w := start(ctx, t, lab.Config{
+		Nodes:    []lab.Node{{Name: "own", Machine: "pinned", Pinned: true}},
+		Machines: fstest.MapFS{"pinned.txt": {Data: []byte(pinnedMachine)}, "pinned.yaml": {Data: []byte(pinnedConfig)}},
+	}, scheduler.Tenon)
+	uids := map[string]string{}
+	for _, name := range []string{"rank-0", "rank-1", "server", "worker", "rank-2"} {
+		p := workload.Pod(name, workload.Guaranteed("c", workload.Amounts{"cpu": "4", "memory": "1Gi"}))
+		p.Annotations = map[string]string{pod.TogetherAnnotation: "pair"}
+		if strings.HasPrefix(name, "rank") {
+			p.Annotations = map[string]string{pod.ApartAnnotation: "ranks"}
+		}
+		w.create(ctx, t, p)
+		if name == "rank-2" {
+			w.says(ctx, t, name, "apart from pods on NUMA node")
+			continue
+		}
+		bound, _ := w.await(ctx, t, name, workload.Running)
+		uids[name] = string(bound.UID)
+	}
+	w.pinnedAsBooked(ctx, t, 4)
+	sets := w.cpusets(t)
+	on := func(name string) string { return sets[uids[name]+"/c"].Mems }
+	if on("rank-0") == on("rank-1") || on("server") != on("worker") || on("server") == "" {
+		t.Errorf("the ranks are on NUMA nodes %s and %s, the pair on %s and %s", on("rank-0"), on("rank-1"), on("server"),
+			on("worker"))
+	}
 }
 
 // cpusets returns what the runtime has of containers that run, by "UID/CONTAINER".
