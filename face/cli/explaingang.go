@@ -70,6 +70,12 @@ func (g *gangNeeds) lacks() int {
 	return min(g.waiting, max(1, g.Needs-(g.Pods-g.waiting)))
 }
 
+// tooFew returns the sentence about a group that has fewer pods than it needs.
+func tooFew(needs, has int) string {
+	return fmt.Sprintf("The group needs %d pods, and has %d. With fewer, kube-scheduler lets them wait, also where there "+
+		"is room.", needs, has)
+}
+
 // text returns sentences for people: whether pods or the group itself are missing, and which label is not judged. It
 // returns "" if there is nothing to write, or if no pod waits.
 func (g *gangNeeds) text() string {
@@ -83,8 +89,7 @@ func (g *gangNeeds) text() string {
 	}
 	var out []string
 	if g.Pods < g.Needs {
-		out = append(out, fmt.Sprintf("The group needs %d pods, and has %d. With fewer, kube-scheduler lets them wait, "+
-			"also where there is room.", g.Needs, g.Pods))
+		out = append(out, tooFew(g.Needs, g.Pods))
 		if g.Ended > 0 {
 			out = append(out, fmt.Sprintf("Pods that have ended (%d) do not count.", g.Ended))
 		}

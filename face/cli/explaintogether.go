@@ -188,10 +188,10 @@ func (x *together) write(b *bufio.Writer) {
 	case x.Fit == 0:
 		text = fmt.Sprintf("None of the %d pods that wait fits now.", x.Waiting)
 	case x.Fit == x.Waiting:
-		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, x.nodeList())
+		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, nodeCounts(x.Nodes))
 	default:
 		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
-			x.Fit, x.nodeList(), firstOf(x.LeftOut, maxListed, ""))
+			x.Fit, nodeCounts(x.Nodes), firstOf(x.LeftOut, maxListed, ""))
 	}
 	if len(x.Once) > 0 {
 		names := document.Each(x.Once, func(p endingPod) string { return p.Namespace + "/" + p.Name + " on " + p.Node })
@@ -201,13 +201,13 @@ func (x *together) write(b *bufio.Writer) {
 	writeWrapped(b, "", text)
 }
 
-// nodeList writes how many pods each node would take, the fullest first.
-func (x *together) nodeList() string {
-	names := slices.SortedFunc(maps.Keys(x.Nodes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(x.Nodes[b]), len(x.Nodes[a])), strings.Compare(a, b))
+// nodeCounts writes how many pods each node would take, the fullest first. pods has the names of pods by node.
+func nodeCounts(pods map[string][]string) string {
+	names := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(pods[b]), len(pods[a])), strings.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%d on %s", len(x.Nodes[name]), name)
+		names[i] = fmt.Sprintf("%d on %s", len(pods[name]), name)
 	}
 	return firstOf(names, maxListed, "")
 }
