@@ -11,3 +11,6 @@ func GroupOf(p *v1.PodSpec) string {
 	}
 	return ""
 }
+
+// KeepGroup sets the PodGroup of a spec to that of another one.
+func KeepGroup(to, from *v1.PodSpec) { to.SchedulingGroup = from.SchedulingGroup }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -178,8 +177,11 @@ func (a judgedTogether) once(p assign.Problem, own []view.Pod) (out []endingPod)
 	return out
 }
 
-// write writes the answer as a sentence.
-func (x *together) write(b *bufio.Writer) {
+// text returns the answer as a sentence; "" for nil.
+func (x *together) text() string {
+	if x == nil {
+		return ""
+	}
 	text := ""
 	switch {
 	case x.GaveUp:
@@ -198,7 +200,7 @@ func (x *together) write(b *bufio.Writer) {
 		text += fmt.Sprintf(" %d fit at the same time once other pods have ended, for example %s.", x.Needed,
 			firstOf(names, maxListed, ""))
 	}
-	writeWrapped(b, "", text)
+	return text
 }
 
 // nodeCounts writes how many pods each node would take, the fullest first. pods has the names of pods by node.
