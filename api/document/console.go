@@ -117,12 +117,23 @@ type PodList struct {
 	Kind    string       `json:"kind"` // "PodList"
 	Version uint64       `json:"version"`
 	Pods    []PodSummary `json:"pods"`
+	// Groups are the PodGroups of these pods, in the order of their first pods.
+	Groups []PodGroupSummary `json:"groups,omitempty"`
 	// Total counts the pods that the filters select. Continue is set if the answer does not have all of them: it is the
 	// parameter "continue" of the next request.
 	Total    int    `json:"total"`
 	Continue string `json:"continue,omitempty"`
 	// Limits are as in ClusterOverview.
 	Limits []Limit `json:"limits"`
+}
+
+// PodGroupSummary is a group of pods at a glance.
+type PodGroupSummary struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Pods counts the pods that name the group and have not ended, and Placed those with a node.
+	Pods   int `json:"pods"`
+	Placed int `json:"placed"`
 }
 
 // PodSummary is one pod in an overview.
@@ -133,6 +144,8 @@ type PodSummary struct {
 	Node      string    `json:"node,omitempty"` // absent while it waits for a node
 	Scheduler string    `json:"scheduler"`
 	Created   time.Time `json:"created"`
+	// Group is the name of its PodGroup, in its namespace.
+	Group string `json:"group,omitempty"`
 	// NUMAs are the NUMA nodes on which the pod holds something, and Source is how that is known.
 	NUMAs  v1alpha1.IDList `json:"numas,omitempty"`
 	Source string          `json:"source,omitempty"`

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -25,6 +26,7 @@ type Pod struct {
 	Scheduler string
 	Phase     v1.PodPhase
 	Reason    string // the status's reason
+	Group     string // the name of its PodGroup, or ""
 	Created   time.Time
 }
 
@@ -128,7 +130,7 @@ func (r *record) Pod() *v1.Pod {
 
 func (r *record) entry() Pod {
 	return Pod{ID: r.id, Node: r.node, Scheduler: r.spec.spec.SchedulerName, Phase: r.phase, Reason: r.status().Reason,
-		Created: time.Unix(r.created, 0)}
+		Group: kube.GroupOf(&r.spec.spec), Created: time.Unix(r.created, 0)}
 }
 
 // status returns the part of the status that rare has; without rare, an empty status.

@@ -85,6 +85,8 @@ type File struct {
 	Classes map[string]*nodev1.RuntimeClass
 	// Devices are the claims, templates and classes of devices of the file.
 	Devices Devices
+	// Groups are the PodGroups of the file, in its order.
+	Groups []Group
 	// Unjudged names the objects with pods that are not among the templates, and the reasons.
 	Unjudged []string
 }
@@ -228,6 +230,9 @@ func newDecoder() runtime.Decoder {
 			panic(err) // the types are constants
 		}
 	}
+	for _, v := range groupVersions {
+		s.AddKnownTypeWithName(v.WithKind("PodGroup"), &podGroup{})
+	}
 	return runtimejson.NewSerializerWithOptions(runtimejson.DefaultMetaFactory, s, s,
 		runtimejson.SerializerOptions{Strict: true})
 }
@@ -258,6 +263,9 @@ func (r *reader) object(where string, text []byte, implied schema.GroupVersionKi
 		return r.class(what, text)
 	}
 	if kept, err := r.devices(what, gvk, text); kept {
+		return err
+	}
+	if kept, err := r.group(what, gvk, text); kept {
 		return err
 	}
 	if kinds[gvk] == nil {

@@ -245,7 +245,7 @@ func (withoutPods) Is(target error) bool { return target == whatif.ErrNoPods }
 func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload, left whatif.Left, err error) {
 	f, err := manifest.Read(data)
 	if none := (*manifest.NoPodsError)(nil); errors.As(err, &none) {
-		return nil, whatif.Left{NoPods: none.File.Left, NotJudged: none.File.Unjudged}, withoutPods{err}
+		return nil, leftOf(none.File, namespace), withoutPods{err}
 	}
 	if err != nil {
 		return nil, left, err
@@ -254,6 +254,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
+		group := kube.GroupOf(&t.Pod.Spec) // before an API server is asked, which may not have the field
 		asked, unjudged, err := s.admit(&t, f.Classes)
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
@@ -267,6 +268,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		}
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
+		w.Group = group
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		w.Claims, w.LackedClaims = s.needs.of(t.Pod)
 		if t.Guessed != "" {
@@ -274,7 +276,17 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		}
 		out = append(out, w)
 	}
-	return out, whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}, nil
+	return out, leftOf(f, namespace), nil
+}
+
+// leftOf returns the objects of a file that are no workloads. Groups without a namespace get the given one.
+func leftOf(f *manifest.File, namespace string) whatif.Left {
+	out := whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}
+	for _, g := range f.Groups {
+		out.Groups = append(out.Groups, whatif.Group{Namespace: cmp.Or(g.Namespace, namespace), Name: g.Name, Least: g.Least,
+			Label: g.Label, Part: g.Parent != ""})
+	}
+	return out
 }
 
 // Like returns a workload of one more pod like an existing one. It returns an error if that pod does not exist.
@@ -356,6 +368,25 @@ func (s *Stage) noNode(name string) error {
 		known = append(known, s.nodes[i].Name)
 	}
 	return fmt.Errorf("node %q is not there%s", name, printable.Instead(name, known))
+}
+
+// Racks returns the nodes by their values of a label, in ascending order of the values. Nodes without the label are in
+// no rack. known is false if the labels of nodes are unknown.
+func (s *Stage) Racks(label string) (out []whatif.Rack, known bool) {
+	if s.objects == nil {
+		return nil, false
+	}
+	racks := map[string][]int{}
+	for i, n := range s.objects {
+		if value, has := n.Labels[label]; has {
+			racks[value] = append(racks[value], i)
+		}
+	}
+	out = []whatif.Rack{}
+	for _, value := range slices.Sorted(maps.Keys(racks)) {
+		out = append(out, whatif.Rack{Name: value, Nodes: racks[value]})
+	}
+	return out, true
 }
 
 // NodesWith returns the names of the nodes that a label selector selects, in ascending order. None is an error.

@@ -3,10 +3,12 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/claims"
@@ -107,6 +109,33 @@ func (c *Live) Pods(ctx context.Context, namespace string) ([]Pod, error) {
 	}
 	out, _ := newPods(within(v.Pods, namespace))
 	return out, nil
+}
+
+// PodsOf returns the pods that name a PodGroup, without their surroundings. If there are none, the error is NotFound.
+// Other kinds are an error.
+func (c *Live) PodsOf(ctx context.Context, kind, namespace, name string) ([]Pod, error) {
+	if kind != "podgroup" {
+		return nil, fmt.Errorf("the pods of a %s cannot be read here", kind)
+	}
+	if err := c.await(ctx); err != nil {
+		return nil, err
+	}
+	v := c.view.View()
+	if err := readable(v.Seen, namespace); err != nil {
+		return nil, err
+	}
+	out, _ := newPods(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
+		return kube.GroupOf(&p.Pod().Spec) != name
+	}))
+	if len(out) == 0 {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}, name)
+	}
+	return out, nil
+}
+
+// Gang returns what a PodGroup needs to start; see [kube.Reader.Gang].
+func (c *Live) Gang(ctx context.Context, namespace, name string) (needs int, label string, err error) {
+	return c.reader.Gang(ctx, namespace, name)
 }
 
 // ClaimsOn returns the devices of one node and what its pods hold by claims; with the name "", what pods without a node

@@ -44,17 +44,28 @@ type Problem struct {
 // Left is the node of a pod that is left out.
 const Left = -1
 
+// Bounds of a scheduler's search for the nodes of a gang, so that it holds up other pods for some tenths of a second at
+// most. Simulations have the same bounds, so that they find what a scheduler would find.
+const (
+	// SchedulerBudget bounds the containers that one search places.
+	SchedulerBudget = 20_000
+	// SchedulerTries is how many assignments are tried on a set of nodes: other rules may refuse one.
+	SchedulerTries = 3
+	// SchedulerPods bounds the gangs for which nodes are searched. A larger one gets nodes pod by pod only.
+	SchedulerPods = 256
+)
+
 // Find returns the index of a node for each pod. If no assignment has nodes for all pods, some get [Left], as few as
 // possible, and at least Least pods get nodes. The result is nil if there is no such assignment. If the search reached
 // its bound before it knew that, spent is true. A pod gets only nodes on which it fits alone, and pods of other kinds
 // are taken to make no room for it.
 func Find(p Problem) (at []int, spent bool) {
-	at, left := find(p)
+	at, left := FindLeft(p)
 	return at, at == nil && left < 0
 }
 
-// find is Find, and returns what is left of the budget.
-func find(p Problem) (at []int, left int) {
+// FindLeft is Find, and returns what is left of the budget: less than 0 if the search reached its bound.
+func FindLeft(p Problem) (at []int, left int) {
 	s := newSearch(p)
 	for s.spare = s.lacking(); s.spare <= len(p.Pods)-max(p.Least, 1); s.spare++ {
 		for _, s.order = range [][]int{s.hardest, s.given} {

@@ -191,7 +191,7 @@ func (s *uprooting) works(gone []int) bool {
 		p.Room = func(node int, pods []int) bool { return s.Room(node, pods, s.on(node, gone)) }
 	}
 	p.Budget = min(max(0, s.left), s.Budget/share)
-	found, left := find(p)
+	found, left := FindLeft(p)
 	s.left -= p.Budget - left
 	s.cut = s.cut || found == nil && left < 0
 	return found != nil

@@ -135,10 +135,13 @@ type Plan struct {
 	rules  Rules
 	before []Node
 	nodes  []Node
-	// changes counts, by position, how often a node has changed.
-	changes []uint32
-	costs   map[key]*costs
-	placed  []placedPeer // placed pods that matter to other pods; see peers.go
+	// changes counts, by position, how often a node has changed, and got how many pods it has got.
+	changes, got []uint32
+	costs        map[key]*costs
+	placed       []placedPeer // placed pods that matter to other pods; see peers.go
+	// trying is set while pods are placed on trial, and undo has then what to restore, the latest last; see gang.go.
+	trying bool
+	undo   []undone
 }
 
 // key identifies a shape: wants with equal keys cost the same on every node.
@@ -166,7 +169,7 @@ const (
 // New returns a plan without placements. The positions of nodes are those in Bars.
 func New(nodes []Node, r Rules) *Plan {
 	return &Plan{rules: r, before: nodes, nodes: slices.Clone(nodes), changes: make([]uint32, len(nodes)),
-		costs: map[key]*costs{}}
+		got: make([]uint32, len(nodes)), costs: map[key]*costs{}}
 }
 
 // Before returns the nodes that the plan was made of, by position. The caller must not change them.
@@ -177,7 +180,7 @@ func (p *Plan) Nodes() []Node { return p.nodes }
 
 // Changed returns the positions of the nodes that got pods, ascending.
 func (p *Plan) Changed() (out []int) {
-	for i, n := range p.changes {
+	for i, n := range p.got {
 		if n > 0 {
 			out = append(out, i)
 		}
@@ -211,7 +214,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func(
 		if err := step(); err != nil {
 			return out, err
 		}
-		at := p.cheapest(c, w, neighbours)
+		at, _ := p.cheapest(c, w, neighbours, nil)
 		if at < 0 {
 			out.Refusals = p.refusals(w, neighbours, p.all())
 			return out, nil
@@ -259,6 +262,9 @@ func (p *Plan) all() (out []int) {
 // put places a pod on a node that has room for it.
 func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	n := &p.nodes[i]
+	if p.trying {
+		p.undo = append(p.undo, undone{i, *n})
+	}
 	out := Placement{Pod: id, Node: i, Blind: n.State == nil && !w.Pod.Plain()}
 	if n.State != nil && !w.Pod.Plain() {
 		if next, ok := n.State.Join(id, w.Pod, w.Demand); ok {
@@ -268,6 +274,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 	}
 	n.Used = n.Used.Add(w.Needs)
 	p.changes[i]++
+	p.got[i]++
 	return out
 }
 
@@ -285,11 +292,19 @@ func (p *Plan) shapeCosts(w *Want) *costs {
 	return c
 }
 
-// cheapest returns the position of the node with the lowest cost, the first of equal ones; -1 if none has room.
-func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours) int {
+// cheapest returns the position of the node with the lowest cost among some positions, the first of equal ones, and the
+// cost; -1 if none has room. Nil stands for all positions.
+func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours, among []int) (at int, cost int64) {
+	all := len(p.nodes)
+	if among != nil {
+		all = len(among)
+	}
 	best, at := int64(refused), -1
 	with := together(p.nodes, w.Demand)
-	for i := range p.nodes {
+	for i := range all {
+		if among != nil {
+			i = among[i]
+		}
 		if with >= 0 && with != i {
 			continue
 		}
@@ -300,5 +315,5 @@ func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours) int {
 			best, at = c.values[i], i
 		}
 	}
-	return at
+	return at, best
 }

@@ -48,6 +48,8 @@ type Workload struct {
 	Claims, LackedClaims []string
 	// Unequal has the containers that keep the pods from being Guaranteed, and why.
 	Unequal []string
+	// Group is the name of the PodGroup that the pods name, in their namespace; "" if they name none.
+	Group string
 }
 
 // String names the object, for example "Deployment ml/trainer".
@@ -63,8 +65,11 @@ func (w *Workload) ID(turn, i int) state.PodID {
 }
 
 // Left names the objects of a file that do not become workloads. NoPods are objects that are not known to have pods;
-// NotJudged are objects whose pods are not judged, with the cause.
-type Left struct{ NoPods, NotJudged []string }
+// NotJudged are objects whose pods are not judged, with the cause. Groups are the PodGroups.
+type Left struct {
+	NoPods, NotJudged []string
+	Groups            []Group
+}
 
 // ErrNoPods is the error about a file of workloads that has no pods which can be judged.
 var ErrNoPods = errors.New("no pods that can be judged")

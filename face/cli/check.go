@@ -96,48 +96,59 @@ func (a *app) check(c *cobra.Command, f simulateFlags) error {
 	if stage, err = a.findClaims(c.Context(), f, stage, namespace, all.files); err != nil {
 		return err
 	}
-	var out []checked
-	var skipped whatif.Left
-	for _, file := range all.files {
+	out, left, err := checkFiles(c, stage, all.files, namespace)
+	if err != nil {
+		return err
+	}
+	if len(out)+len(left.Groups) == 0 {
+		return errNoWorkloads
+	}
+	groups := checkGroups(stage, left.Groups, out)
+	doc := checkDocumentOf(out, stage.Nodes(), all.problems, coarse(stage.Nodes()))
+	doc.NoPods, doc.NotJudged = append(doc.NoPods, left.NoPods...), append(doc.NotJudged, left.NotJudged...)
+	doc.Groups, doc.Partial = groups, partialText(stage)
+	fails := slices.ContainsFunc(groups, func(g checkedGroup) bool { return !g.Passes })
+	doc.Passes = doc.Passes && len(left.NotJudged) == 0 && !fails
+	done, err := f.output.write(c.OutOrStdout(), doc, nil)
+	if !done {
+		err = writeChecks(c.OutOrStdout(), out, groups, stage.Nodes(), all.problems)
+	}
+	switch {
+	case err != nil:
+		return err
+	case fails || slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }):
+		return errNotAdmitted
+	case len(left.NotJudged) > 0:
+		return errNotJudged
+	}
+	return nil
+}
+
+// checkFiles judges the workloads of files. left has the other objects; it warns of each.
+func checkFiles(c *cobra.Command, stage Stage, files []workloadFile, namespace string) (out []checked,
+	left whatif.Left, err error) {
+	for _, file := range files {
 		workloads, more, err := file.workloads(stage, namespace)
 		if err != nil {
-			return err
+			return nil, left, err
 		}
-		skipped.NoPods = append(skipped.NoPods, more.NoPods...)
-		skipped.NotJudged = append(skipped.NotJudged, more.NotJudged...)
+		left.NoPods, left.NotJudged = append(left.NoPods, more.NoPods...), append(left.NotJudged, more.NotJudged...)
+		left.Groups = append(left.Groups, more.Groups...)
 		warnLeft(c.ErrOrStderr(), file.name, more)
 		for _, w := range workloads {
 			if err := c.Context().Err(); err != nil {
-				return err
+				return nil, left, err
 			}
 			if w.Refused != "" {
-				return fmt.Errorf("workload file %s: %s %s/%s: the API server refuses it: %s", file.name, w.Kind, w.Namespace,
-					w.Name, w.Refused)
+				return nil, left, fmt.Errorf("workload file %s: %s %s/%s: the API server refuses it: %s", file.name, w.Kind,
+					w.Namespace, w.Name, w.Refused)
 			}
 			x := checkOn(stage.Nodes(), w)
 			x.partial = partialText(stage)
 			out = append(out, x)
 		}
 	}
-	if len(out) == 0 {
-		return errNoWorkloads
-	}
-	doc := checkDocumentOf(out, stage.Nodes(), all.problems, coarse(stage.Nodes()))
-	doc.NoPods, doc.NotJudged = append(doc.NoPods, skipped.NoPods...), append(doc.NotJudged, skipped.NotJudged...)
-	doc.Passes, doc.Partial = doc.Passes && len(skipped.NotJudged) == 0, partialText(stage)
-	done, err := f.output.write(c.OutOrStdout(), doc, nil)
-	if !done {
-		err = writeChecks(c.OutOrStdout(), out, stage.Nodes(), all.problems)
-	}
-	switch {
-	case err != nil:
-		return err
-	case slices.ContainsFunc(out, func(x checked) bool { return !x.passes() }):
-		return errNotAdmitted
-	case len(skipped.NotJudged) > 0:
-		return errNotJudged
-	}
-	return nil
+	return out, left, nil
 }
 
 // checked is one workload, with the nodes that can take its pods and the reasons of the others.
@@ -189,13 +200,20 @@ func (c checked) unjudged() []string {
 }
 
 // writeChecks writes the results as text.
-func writeChecks(w io.Writer, all []checked, on []whatif.Node, problems []document.Problem) error {
+func writeChecks(w io.Writer, all []checked, groups []checkedGroup, on []whatif.Node,
+	problems []document.Problem) error {
 	b := bufio.NewWriter(w)
 	for i, x := range all {
 		if i > 0 {
 			fmt.Fprintln(b)
 		}
 		x.write(b, on)
+	}
+	for i, g := range groups {
+		if i+len(all) > 0 {
+			fmt.Fprintln(b)
+		}
+		g.write(b)
 	}
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n", nodesText(n))
@@ -265,12 +283,14 @@ func (c checked) write(b *bufio.Writer, on []whatif.Node) {
 
 // checkDocument is what check writes with "-o json" and "-o yaml".
 type checkDocument struct {
-	Kind      string             `json:"kind"` // "PodCheck"
-	Passes    bool               `json:"passes"`
-	Workloads []checkedDocument  `json:"workloads"`
-	NotKnown  []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
-	Coarse    []string           `json:"coarse"`   // nodes that are judged by amounts: their managers are assumed
-	NoPods    []string           `json:"noPods"`   // objects that have no pods, as far as the program knows
+	Kind      string            `json:"kind"` // "PodCheck"
+	Passes    bool              `json:"passes"`
+	Workloads []checkedDocument `json:"workloads"`
+	// Groups are the PodGroups of the files, and the other groups that pods of the files name.
+	Groups   []checkedGroup     `json:"groups,omitempty"`
+	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
+	Coarse   []string           `json:"coarse"`   // nodes that are judged by amounts: their managers are assumed
+	NoPods   []string           `json:"noPods"`   // objects that have no pods, as far as the program knows
 	// NotJudged are objects whose pods are not judged, each with the reason. A file with such objects does not pass.
 	NotJudged []string `json:"notJudged"`
 	// Partial is as in PodExplanation.

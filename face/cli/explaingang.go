@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,6 +72,12 @@ func (g *gangNeeds) lacks() int {
 	return min(g.waiting, max(1, g.Needs-(g.Pods-g.waiting)))
 }
 
+// tooFew returns the sentence about a group that has fewer pods than it needs.
+func tooFew(needs, has int) string {
+	return fmt.Sprintf("The group needs %d pods, and has %d. With fewer, kube-scheduler lets them wait, also where there "+
+		"is room.", needs, has)
+}
+
 // text returns sentences for people: whether pods or the group itself are missing, and which label is not judged. It
 // returns "" if there is nothing to write, or if no pod waits.
 func (g *gangNeeds) text() string {
@@ -83,8 +91,7 @@ func (g *gangNeeds) text() string {
 	}
 	var out []string
 	if g.Pods < g.Needs {
-		out = append(out, fmt.Sprintf("The group needs %d pods, and has %d. With fewer, kube-scheduler lets them wait, "+
-			"also where there is room.", g.Needs, g.Pods))
+		out = append(out, tooFew(g.Needs, g.Pods))
 		if g.Ended > 0 {
 			out = append(out, fmt.Sprintf("Pods that have ended (%d) do not count.", g.Ended))
 		}
@@ -94,4 +101,43 @@ func (g *gangNeeds) text() string {
 			", which is not looked at here.")
 	}
 	return strings.Join(out, " ")
+}
+
+// groupExplanation is what explain finds out about a PodGroup as a whole.
+type groupExplanation struct {
+	Kind      string `json:"kind"` // "PodGroupExplanation"
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Gang is what the group needs, and Together whether its waiting pods fit at the same time, as in
+	// WorkloadExplanation.
+	Gang     *gangNeeds `json:"gang,omitempty"`
+	Together *together  `json:"together,omitempty"`
+	// Text has the sentences about both; it is empty if nothing about the group as a whole keeps its pods waiting.
+	Text string `json:"text"`
+}
+
+// PodGroup is what "explain podgroup" writes about the group as a whole.
+type PodGroup = groupExplanation
+
+// ExplainGroup explains a PodGroup. If no pod names it, the error is NotFound.
+func ExplainGroup(ctx context.Context, c Cluster, namespace, name string) (out PodGroup, err error) {
+	lister, ok := c.(workloadLister)
+	if !ok {
+		return out, errors.New("the pods of a PodGroup cannot be read")
+	}
+	x := workloadExplanation{kind: podGroupKind, namespace: namespace, name: name}
+	if x.pods, err = lister.PodsOf(ctx, x.kind, namespace, name); err != nil {
+		return out, err
+	}
+	nodes, _, err := c.Nodes(ctx)
+	if err != nil {
+		return out, fmt.Errorf("read the nodes: %w", err)
+	}
+	slices.SortFunc(x.pods, func(a, b view.Pod) int { return strings.Compare(a.ID.Name, b.ID.Name) })
+	if err := x.asOne(ctx, c, nodes); err != nil {
+		return out, err
+	}
+	texts := slices.DeleteFunc([]string{x.gang.text(), x.together.text()}, func(s string) bool { return s == "" })
+	return PodGroup{Kind: "PodGroupExplanation", Namespace: namespace, Name: name, Gang: x.gang, Together: x.together,
+		Text: strings.Join(texts, " ")}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 )
 
 // This file explains nodes and the pods of workloads. Like kubectl, it takes TYPE/NAME.
@@ -254,10 +255,7 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 			x.one = e
 		}
 	}
-	if kind == "podgroup" {
-		x.gang = readGang(c.Context(), cluster, x.namespace, name, x.pods)
-	}
-	if x.together, err = findTogether(c.Context(), cluster, x.pods, x.gang.lacks(), sortedNodes(nodes)); err != nil {
+	if err := x.asOne(c.Context(), cluster, nodes); err != nil {
 		return err
 	}
 	claims, err := claimsOf(c.Context(), cluster, x.pods...)
@@ -273,6 +271,18 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	}
 	return x.write(c.OutOrStdout(), f)
 }
+
+// asOne finds out what the pods need as a group, and whether the waiting ones fit at the same time.
+func (x *workloadExplanation) asOne(ctx context.Context, c Cluster, nodes []*state.Node) (err error) {
+	if x.kind == podGroupKind {
+		x.gang = readGang(ctx, c, x.namespace, x.name, x.pods)
+	}
+	x.together, err = findTogether(ctx, c, x.pods, x.gang.lacks(), sortedNodes(nodes))
+	return err
+}
+
+// podGroupKind is the kind of groups of the Workload API among the types of workloads.
+const podGroupKind = "podgroup"
 
 // noWorkload adds to a NotFound error about a workload which one may be meant. It returns other errors unchanged.
 func (a *app) noWorkload(ctx context.Context, kind, namespace, name string, err error) error {
@@ -310,7 +320,7 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 			writeWrapped(b, "", text)
 		}
 		if x.together != nil {
-			x.together.write(b)
+			writeWrapped(b, "", x.together.text())
 		}
 		fmt.Fprintln(b)
 		if err := b.Flush(); err != nil {

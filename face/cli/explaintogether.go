@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -178,8 +177,11 @@ func (a judgedTogether) once(p assign.Problem, own []view.Pod) (out []endingPod)
 	return out
 }
 
-// write writes the answer as a sentence.
-func (x *together) write(b *bufio.Writer) {
+// text returns the answer as a sentence; "" for nil.
+func (x *together) text() string {
+	if x == nil {
+		return ""
+	}
 	text := ""
 	switch {
 	case x.GaveUp:
@@ -188,26 +190,26 @@ func (x *together) write(b *bufio.Writer) {
 	case x.Fit == 0:
 		text = fmt.Sprintf("None of the %d pods that wait fits now.", x.Waiting)
 	case x.Fit == x.Waiting:
-		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, x.nodeList())
+		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, nodeCounts(x.Nodes))
 	default:
 		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
-			x.Fit, x.nodeList(), firstOf(x.LeftOut, maxListed, ""))
+			x.Fit, nodeCounts(x.Nodes), firstOf(x.LeftOut, maxListed, ""))
 	}
 	if len(x.Once) > 0 {
 		names := document.Each(x.Once, func(p endingPod) string { return p.Namespace + "/" + p.Name + " on " + p.Node })
 		text += fmt.Sprintf(" %d fit at the same time once other pods have ended, for example %s.", x.Needed,
 			firstOf(names, maxListed, ""))
 	}
-	writeWrapped(b, "", text)
+	return text
 }
 
-// nodeList writes how many pods each node would take, the fullest first.
-func (x *together) nodeList() string {
-	names := slices.SortedFunc(maps.Keys(x.Nodes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(x.Nodes[b]), len(x.Nodes[a])), strings.Compare(a, b))
+// nodeCounts writes how many pods each node would take, the fullest first. pods has the names of pods by node.
+func nodeCounts(pods map[string][]string) string {
+	names := slices.SortedFunc(maps.Keys(pods), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(pods[b]), len(pods[a])), strings.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = fmt.Sprintf("%d on %s", len(x.Nodes[name]), name)
+		names[i] = fmt.Sprintf("%d on %s", len(pods[name]), name)
 	}
 	return firstOf(names, maxListed, "")
 }

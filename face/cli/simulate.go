@@ -465,7 +465,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 		}
 	}
 	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
-	ofFiles, err := s.fileTasks(all.files, namespace, stderr)
+	ofFiles, groups, err := s.fileTasks(all.files, namespace, stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -482,18 +482,24 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 		out = append(out, &task{workload: w, wanted: 1})
 	}
 	warnUnjudged(stderr, out)
-	return out, setCounts(out, count)
+	if err := setCounts(out, count); err != nil {
+		return nil, err
+	}
+	s.gather(groups, ofFiles)
+	return out, nil
 }
 
-// fileTasks returns the workloads of files. Files without any are an error.
-func (s *simulation) fileTasks(files []workloadFile, namespace string, stderr io.Writer) (out []*task, err error) {
+// fileTasks returns the workloads and the groups of files. Files without any workloads are an error.
+func (s *simulation) fileTasks(files []workloadFile, namespace string, stderr io.Writer) (out []*task,
+	groups []whatif.Group, err error) {
 	for _, file := range files {
 		workloads, left, err := file.workloads(s.stage, namespace)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		warnLeft(stderr, file.name, left)
 		s.notJudged = append(s.notJudged, left.NotJudged...)
+		groups = append(groups, left.Groups...)
 		for _, w := range workloads {
 			if w.Refused != "" {
 				fmt.Fprintf(stderr, "Warning: %s: the API server refuses %s %s/%s: %s\n", file.name, w.Kind, w.Namespace, w.Name,
@@ -503,9 +509,9 @@ func (s *simulation) fileTasks(files []workloadFile, namespace string, stderr io
 		}
 	}
 	if len(files) > 0 && len(out) == 0 {
-		return nil, errNoWorkloads
+		return nil, nil, errNoWorkloads
 	}
-	return out, nil
+	return out, groups, nil
 }
 
 // warnLeft warns of the objects of a file whose pods are not placed.

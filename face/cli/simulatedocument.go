@@ -30,7 +30,9 @@ type simulationDocument struct {
 	Waiting int   `json:"waiting"` // pods without a node; the simulation keeps no room for them
 	// Rounds has one round, in which all workloads are placed together. With --count max it has one round for each
 	// workload.
-	Rounds   []roundDocument    `json:"rounds"`
+	Rounds []roundDocument `json:"rounds"`
+	// Groups are the PodGroups of the files, and the other groups that pods of the files name.
+	Groups   []gangDocument     `json:"groups,omitempty"`
 	NotKnown []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// NotJudged are objects of files whose pods are not judged, and why.
 	NotJudged []string `json:"notJudged,omitempty"`
@@ -54,7 +56,8 @@ type workloadDocument struct {
 	Kind       string              `json:"kind"`
 	Namespace  string              `json:"namespace"`
 	Name       string              `json:"name"`
-	From       string              `json:"from,omitempty"` // the node that its pod loses
+	Group      string              `json:"group,omitempty"` // the PodGroup that its pods name
+	From       string              `json:"from,omitempty"`  // the node that its pod loses
 	QoS        string              `json:"qos"`
 	Containers []document.Request  `json:"containers"`
 	Unjudged   []string            `json:"unjudged"`
@@ -122,7 +125,7 @@ func (s *simulation) document() simulationDocument {
 			}
 		}),
 		NotKnown: append([]document.Problem{}, s.problems...), Coarse: append([]string{}, coarse(s.stage.Nodes())...),
-		NotJudged: s.notJudged, Partial: s.partial,
+		NotJudged: s.notJudged, Partial: s.partial, Groups: s.groupDocuments(),
 	}
 }
 
@@ -131,7 +134,8 @@ func (l leaving) document() leavingDocument { return leavingDocument{l.node, l.m
 func (t *task) document(p *whatif.Plan) workloadDocument {
 	w := t.workload
 	d := workloadDocument{
-		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, From: t.from, QoS: document.QoSName(w.Want.Pod.QoS),
+		Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Group: w.Group, From: t.from,
+		QoS:        document.QoSName(w.Want.Pod.QoS),
 		Containers: document.Each(w.Want.Pod.Containers, document.RequestOf), Unjudged: append([]string{}, w.Unjudged...),
 		Placed: t.placed(), NoPlace: t.unplaced(), Bounded: t.countMax && t.placed() == t.wanted,
 		Placements: document.Each(t.outcome.Placed, func(x whatif.Placement) placementDocument {

@@ -29,7 +29,8 @@ type simulation struct {
 	rounds  []round
 	// notJudged are objects whose pods are not judged, and why.
 	notJudged []string
-	partial   string // what of the cluster was not read; see [Partial]
+	groups    []*podGroup // the PodGroups of files, and names of other groups that pods of files have
+	partial   string      // what of the cluster was not read; see [Partial]
 }
 
 // leaving is a node that is taken away, or that is drained for another configuration. moved is the number of its pods
@@ -48,10 +49,12 @@ type round struct {
 // task is a workload to place, and the outcome.
 type task struct {
 	workload *whatif.Workload
-	wanted   int    // number of pods
-	countMax bool   // place as many as fit, up to wanted
-	from     string // the node that its pods lose; "" if none
-	waiting  bool   // the workload is an existing pod without a node
+	wanted   int       // number of pods
+	countMax bool      // place as many as fit, up to wanted
+	from     string    // the node that its pods lose; "" if none
+	waiting  bool      // the workload is an existing pod without a node
+	turn     int       // the number of the task, which makes the names of its pods unique
+	gang     *podGroup // the gang with which its pods are placed; nil for most
 	outcome  whatif.Outcome
 }
 
@@ -79,6 +82,28 @@ func (s *simulation) unplaced() (n int) {
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
 			n += t.unplaced()
+		}
+	}
+	return n
+}
+
+// lacking returns the number of pods that lack room. Unlike unplaced, it counts of a gang that does not fit only the
+// pods for which no place is left beside the others.
+func (s *simulation) lacking() (n int) {
+	for _, r := range s.rounds {
+		for _, t := range r.tasks {
+			if t.gang == nil {
+				n += t.unplaced()
+			}
+		}
+	}
+	for _, g := range s.groups {
+		switch {
+		case g.outcome == nil:
+		case g.outcome.Fits:
+			n += len(g.leftOut)
+		default:
+			n += max(1, len(g.leftOut))
 		}
 	}
 	return n
@@ -125,11 +150,12 @@ func (s *simulation) run(tasks []*task, p *progress) error {
 	if s.countMax {
 		p.all = 0 // the number of pods is not known yet
 	}
-	turn := 0
+	for i, t := range tasks {
+		t.turn = i + 1
+	}
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
-			turn++
-			if err := t.do(r.plan, turn, p.step); err != nil {
+			if err := t.do(r.plan, p); err != nil {
 				return fmt.Errorf("simulate %s: %w", t.workload, err)
 			}
 		}
@@ -148,15 +174,18 @@ func (s *simulation) plan(nodes []whatif.Node, past []*place.Pod, tasks []*task)
 	return whatif.New(nodes, r)
 }
 
-// do places the pods of a task. turn is the number of the task, which makes the names of its pods unique. step is
-// called before each pod.
-func (t *task) do(p *whatif.Plan, turn int, step func() error) (err error) {
-	name := func(i int) state.PodID { return t.workload.ID(turn, i) }
-	if t.workload.PerNode {
-		t.outcome, t.wanted, err = p.Each(t.workload.Want, name, step)
-		return err
+// do places the pods of a task, or the pods of its whole gang.
+func (t *task) do(p *whatif.Plan, progress *progress) (err error) {
+	name := func(i int) state.PodID { return t.workload.ID(t.turn, i) }
+	switch {
+	case t.gang != nil:
+		progress.done += t.wanted
+		return t.gang.place(p, progress.ctx.Err) // it tries pods more than once
+	case t.workload.PerNode:
+		t.outcome, t.wanted, err = p.Each(t.workload.Want, name, progress.step)
+	default:
+		t.outcome, err = p.Fill(t.workload.Want, t.wanted, name, progress.step)
 	}
-	t.outcome, err = p.Fill(t.workload.Want, t.wanted, name, step)
 	return err
 }
 

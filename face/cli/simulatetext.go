@@ -31,6 +31,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	b := bufio.NewWriter(w)
 	s.writeSource(b)
 	s.writeTasks(b, limit)
+	s.writeGroups(b, limit)
 	s.writeRefusals(b, limit)
 	if s.needed != nil {
 		fmt.Fprintf(b, "\n%s\n", s.needed.text())
@@ -223,7 +224,7 @@ func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 	shown, more := 0, 0
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
-			if len(t.outcome.Refusals) == 0 && (t.unplaced() == 0 || len(s.without) == 0) {
+			if len(t.outcome.Refusals) == 0 && (t.unplaced() == 0 || len(s.without) == 0 || t.gang != nil) {
 				continue
 			}
 			if shown++; shown > limit {
@@ -241,6 +242,8 @@ func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
 
 func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
 	switch {
+	case t.gang != nil:
+		fmt.Fprintf(b, "The first pod of %s without a place beside the others of its gang:\n", t.workload)
 	case t.countMax && t.placed() == 0:
 		fmt.Fprintf(b, "%s fits nowhere:\n", t.workload)
 	case t.countMax:

@@ -49,7 +49,7 @@ type workloadFile struct {
 func (f workloadFile) workloads(s Stage, namespace string) ([]*whatif.Workload, whatif.Left, error) {
 	all, left, err := s.Workloads(f.data, namespace)
 	switch {
-	case f.found && errors.Is(err, whatif.ErrNoPods):
+	case (f.found || len(left.Groups) > 0) && errors.Is(err, whatif.ErrNoPods):
 		return nil, left, nil
 	case err != nil:
 		return nil, left, fmt.Errorf("workload file %s: %w", f.name, err)
@@ -112,7 +112,7 @@ func (a *app) least(c *cobra.Command, f simulateFlags, s *inputs) (need, error) 
 		if err != nil {
 			return 0, err
 		}
-		return sim.unplaced(), nil
+		return sim.lacking(), nil
 	}
 	// low nodes are not enough. before is the number of pods without a place on low nodes; -1 if that is not known.
 	low, high, before := 0, 1, -1

@@ -208,13 +208,49 @@ func (h *Handler) pods(w http.ResponseWriter, q *request) error {
 		}
 		doc.Pods = append(doc.Pods, summaryOf(state, p))
 	}
+	doc.Groups = groupsOf(q.who.View, doc.Pods)
+	return answer(w, q.Request, doc)
+}
+
+// groupsOf returns the groups of some pods. All pods of a group count, also those that are not among the pods.
+func groupsOf(v View, pods []document.PodSummary) (out []document.PodGroupSummary) {
+	at := map[[2]string]int{}
+	for _, p := range pods {
+		key := [2]string{p.Namespace, p.Group}
+		if _, known := at[key]; p.Group != "" && !known {
+			at[key] = len(out)
+			out = append(out, document.PodGroupSummary{Namespace: p.Namespace, Name: p.Group})
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for _, p := range v.Pods(func(p live.Pod) bool { return p.Group != "" && !p.Ended() }) {
+		if i, of := at[[2]string{p.ID.Namespace, p.Group}]; of {
+			out[i].Pods++
+			if p.Node != "" {
+				out[i].Placed++
+			}
+		}
+	}
+	return out
+}
+
+// podGroup answers with what a group of pods needs, and whether its waiting pods fit at the same time.
+func (h *Handler) podGroup(w http.ResponseWriter, q *request) error {
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) {
+		return cli.ExplainGroup(ctx, q.who.Cluster, q.values.Get("namespace"), q.values.Get("group"))
+	})
+	if err != nil {
+		return err
+	}
 	return answer(w, q.Request, doc)
 }
 
 // summaryOf returns the summary of a pod, with its NUMA nodes if its node has an entry for it.
 func summaryOf(s live.State, p live.Pod) document.PodSummary {
 	out := document.PodSummary{Pod: document.PodOf(p.ID), Phase: string(p.Phase), Reason: p.Reason, Node: p.Node,
-		Scheduler: p.Scheduler, Created: p.Created}
+		Scheduler: p.Scheduler, Created: p.Created, Group: p.Group}
 	if n, ok := s.Node(p.Node); ok && n.State != nil {
 		if e, ok := n.State.Entry(p.ID.UID); ok {
 			held := document.HolderOf(n.State.Machine, e)

@@ -57,6 +57,7 @@ var keys = map[string]string{
 	"cluster/stage x.Key":            "",
 	"cluster/stage other":            "",
 	"cluster/stage v1.LabelHostname": "",
+	"cluster/stage label":            "schedulingConstraints.topology", // a rack
 	"face/console l":                 "",
 
 	`"scheduling.k8s.io/group-name"`:        "scheduling.k8s.io/group-name",

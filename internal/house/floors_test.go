@@ -62,7 +62,7 @@ var floors = []floor{
 	{"core/overlay", pure, words(`core/place core/state`), nil},
 	{"core/assign", pure, words(`core/evict core/place core/state`), nil},
 	{"core/sample", pure, nil, nil},
-	{"core/whatif", pure, words(`core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
+	{"core/whatif", pure, words(`core/assign core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
 	{"core/summary", pure, words(`core/place core/printable core/whatif`), nil},
 
@@ -162,7 +162,7 @@ var floors = []floor{
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/arrange", nil, words(`api/config scheduler/fwk`),
+	{"scheduler/arrange", nil, words(`api/config core/assign scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},

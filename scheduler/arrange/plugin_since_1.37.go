@@ -18,14 +18,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/topologyaware"
 
+	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
 const (
 	// maxTries is how many plans are tried for a placement.
-	maxTries = 3
+	maxTries = assign.SchedulerTries
 	// maxPods bounds the gangs for which plans are made. A larger one is placed the usual way only.
-	maxPods = 256
+	maxPods = assign.SchedulerPods
 	// cycleKey is the key of a *cycle in the state of a group cycle, and roundKey that of a *round in the state of a
 	// placement.
 	cycleKey fwk.StateKey = "tenon.sh/gang"

@@ -33,9 +33,8 @@ func (s *Shared) Groups() Factory {
 	}
 }
 
-// searchBudget bounds the containers that a search for the nodes of a gang places, so that it holds up other pods for
-// some tenths of a second at most.
-const searchBudget = 20_000
+// searchBudget bounds the containers that a search for the nodes of a gang places.
+const searchBudget = assign.SchedulerBudget
 
 var (
 	errNoPlugin = errors.New("the profile does not have the plugin")

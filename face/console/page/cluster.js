@@ -1,6 +1,7 @@
 // The first page: the map of nodes, how many more pods fit, and what waits.
 import { ago, bytes, choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table } from "./dom.js";
 import { get } from "./api.js";
+import { groupCell, rowsOf, why } from "./gangs.js";
 import { describe, drawing, flagsOf, forPods, fragmentation, notable, share } from "./map.js";
 import { phrase, say, texts as t } from "./texts.js";
 
@@ -25,7 +26,7 @@ export function clusterPage(root) {
   const frame = el("div", { class: "map" }, canvas), list = el("div", { hidden: true });
   const said = el("p", { class: "quiet said" }, t.keys);
   const shapes = el("section", {}, el("h2", {}, t.slots), quiet(t.counting));
-  const waiting = el("section", { id: "waiting" });
+  const waiting = el("section", { id: "waiting" }), opened = new Set();
   root.replaceChildren(el("h1", {}, t.cluster), numbers, el("div", { class: "tools" }, field(t.find, search),
     field(t.colour, colour), field(t.show, which), field(t.group, group), field(t.view, view),
     el("datalist", { id: "labels" }, usualLabels.map((l) => el("option", { value: l })))),
@@ -174,15 +175,18 @@ export function clusterPage(root) {
   }
 
   async function waitingPods() {
-    const rows = await get("/pods?waiting=true&limit=50"), back = focused(waiting);
+    const list = await get("/pods?waiting=true&limit=200");
     // The number above must not differ from that of the list.
-    overview.waiting = rows.total;
+    overview.waiting = list.total;
     count();
-    const why = await Promise.all(rows.pods.slice(0, someWaiting).map(sentence));
-    waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : rows.total})`].filter(Boolean).join(" ")),
-      rows.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
-      table([t.pod, t.why, t.since], rows.pods.slice(0, someWaiting).map((p, i) => [podLink(p), why[i] || p.reason || "", ago(p.created)]), t.waitingPods, true),
-      rows.total > someWaiting ? quiet(say("moreObjects", rows.total - someWaiting)) : "");
+    const rows = rowsOf(list).slice(0, someWaiting);
+    const causes = await Promise.all(rows.map((r) => (r.group ? why(r, sentence) : sentence(r.pods[0]))));
+    const shown = rows.reduce((n, r) => n + (r.group ? r.group.pods - r.group.placed : 1), 0), back = focused(waiting);
+    waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : list.total})`].filter(Boolean).join(" ")),
+      list.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
+      table([t.pod, t.why, t.since], rows.map((r, i) => [r.group ? groupCell(r, opened) : podLink(r.pods[0]),
+        causes[i] || r.pods[0].reason || "", ago(r.created)]), t.waitingPods, true),
+      list.total > shown ? quiet(say("moreObjects", list.total - shown)) : "");
     back();
   }
 

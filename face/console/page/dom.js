@@ -83,7 +83,8 @@ const stops = "a[href], button, input, select, textarea, summary, canvas, [tabin
 // focused remembers where the focus is in an element, and returns what brings it back once the element is drawn anew.
 export function focused(root) {
   const at = document.activeElement, i = root.contains(at) ? [...root.querySelectorAll(stops)].indexOf(at) : -1;
-  const alike = (x) => x && x.tagName === at.tagName && x.id === at.id && x.textContent === at.textContent;
+  const text = (x) => x.dataset.key || x.textContent; // a key stays where the text changes
+  const alike = (x) => x && x.tagName === at.tagName && x.id === at.id && text(x) === text(at);
   return () => {
     if (i < 0 || document.activeElement !== document.body) return;
     const all = [...root.querySelectorAll(stops)];

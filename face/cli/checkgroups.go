@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file finds what keeps a PodGroup of the files from ever starting, before it is created. Whether its pods fit
+// at the same time is what simulate finds out.
+
+// checkedGroup is a PodGroup of the files, or the name of one that only pods have.
+type checkedGroup struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// InFiles is set if the files have the PodGroup. Otherwise only pods name it.
+	InFiles bool `json:"inFiles"`
+	// Needed is how many pods have to get nodes at the same time, and 0 if none have to. Pods is how many the files
+	// make.
+	Needed int  `json:"needed"`
+	Pods   int  `json:"pods"`
+	Passes bool `json:"passes"`
+	// Problems keep the group from ever starting. Notes do not.
+	Problems []string `json:"problems"`
+	Notes    []string `json:"notes"`
+}
+
+// checkGroups checks the groups of the files, and then the other groups that pods name, in the order of the files.
+func checkGroups(s Stage, groups []whatif.Group, all []checked) (out []checkedGroup) {
+	known := map[string]bool{}
+	for _, g := range groups {
+		if key := g.Namespace + "/" + g.Name; !known[key] {
+			known[key] = true
+			out = append(out, checkGroup(s, g, membersOf(all, g)))
+		}
+	}
+	for _, x := range all {
+		w := x.workload
+		if key := w.Namespace + "/" + w.Group; w.Group != "" && !known[key] {
+			known[key] = true
+			g := whatif.Group{Namespace: w.Namespace, Name: w.Group}
+			out = append(out, checkedGroup{Namespace: g.Namespace, Name: g.Name, Passes: true, Problems: []string{},
+				Pods: podsOf(membersOf(all, g)), Notes: []string{noGroup + "; until there is one, its pods wait"}})
+		}
+	}
+	return out
+}
+
+func membersOf(all []checked, g whatif.Group) (out []checked) {
+	for _, x := range all {
+		if x.workload.Namespace == g.Namespace && x.workload.Group == g.Name {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// podsOf returns how many pods workloads make together. A DaemonSet makes one for each node that can take it.
+func podsOf(members []checked) (n int) {
+	for _, x := range members {
+		if x.workload.PerNode {
+			n += len(x.Ever)
+		} else {
+			n += x.workload.Count
+		}
+	}
+	return n
+}
+
+// checkGroup checks a group with the workloads whose pods name it.
+func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
+	out := checkedGroup{Namespace: g.Namespace, Name: g.Name, InFiles: true, Needed: g.Least,
+		Pods: podsOf(members), Problems: []string{}, Notes: []string{}}
+	if len(members) == 0 {
+		out.Notes = append(out.Notes, noMembers)
+	}
+	if g.Least == 0 {
+		out.Notes = append(out.Notes, "its policy is basic: its pods may start one by one")
+	}
+	if g.Part {
+		out.Notes = append(out.Notes, "it belongs to a composite group, in which kube-scheduler starts each group as a "+
+			"gang of its own")
+	}
+	if g.Least > 0 && len(members) > 0 {
+		out.Problems = append(out.Problems, groupProblems(s, g, members)...)
+		if racks := racksOf(s, g); g.Label != "" && racks == nil {
+			out.Notes = append(out.Notes, "racks are not judged: the labels of nodes are not known here, and the nodes of "+
+				"all its pods need the same value of "+g.Label)
+		}
+	}
+	out.Passes = len(out.Problems) == 0
+	return out
+}
+
+// groupProblems returns what keeps a gang from ever starting.
+func groupProblems(s Stage, g whatif.Group, members []checked) (out []string) {
+	pods := podsOf(members)
+	if pods < g.Least {
+		out = append(out, fmt.Sprintf("its minCount is %d, and the files make %s of it: lower minCount, or make more pods",
+			g.Least, podsText(pods)))
+	}
+	var schedulers []string
+	for _, x := range members {
+		schedulers = append(schedulers, cmp.Or(x.workload.Scheduler, "default-scheduler"))
+	}
+	slices.Sort(schedulers)
+	if schedulers = slices.Compact(schedulers); len(schedulers) > 1 {
+		out = append(out, "its pods have different schedulers ("+strings.Join(schedulers, ", ")+
+			"), and none of these gets all of them: give all of them the same schedulerName")
+	}
+	able := slices.DeleteFunc(slices.Clone(members), func(x checked) bool { return !x.passes() })
+	if n := podsOf(able); n < g.Least && pods >= g.Least {
+		return append(out, fmt.Sprintf("only %d of its %s can run on any node, and it needs %d", n, podsText(pods),
+			g.Least))
+	}
+	racks := racksOf(s, g)
+	if racks == nil || pods < g.Least || len(s.Nodes()) == 0 {
+		return out
+	}
+	if len(racks) == 0 {
+		return append(out, "no node has the label "+g.Label+", which the nodes of all its pods have to share")
+	}
+	most, best := 0, ""
+	for _, r := range racks {
+		if n := podsOf(within(s.Nodes(), r, able)); n > most {
+			most, best = n, r.Name
+		}
+	}
+	if most < g.Least {
+		out = append(out, fmt.Sprintf("it needs %d pods on nodes with the same value of %s, and at most %d of its pods "+
+			"can run on such nodes (%s)", g.Least, g.Label, most, cmp.Or(best, "none")))
+	}
+	return out
+}
+
+// within returns the workloads whose pods can run on a node of a rack, with these nodes alone.
+func within(nodes []whatif.Node, r whatif.Rack, members []checked) (out []checked) {
+	in := map[string]bool{}
+	for _, i := range r.Nodes {
+		in[nodes[i].Name] = true
+	}
+	for _, x := range members {
+		x.Ever = slices.DeleteFunc(slices.Clone(x.Ever), func(name string) bool { return !in[name] })
+		if len(x.Ever) > 0 {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// write writes what was found about a group.
+func (g checkedGroup) write(b *bufio.Writer) {
+	needs := "may start one by one"
+	if g.Needed > 0 {
+		needs = fmt.Sprintf("start together, %d at least", g.Needed)
+	}
+	text := fmt.Sprintf("PodGroup %s/%s: its pods %s. The files make %s of it.", g.Namespace, g.Name, needs,
+		podsText(g.Pods))
+	switch {
+	case !g.InFiles:
+		text = fmt.Sprintf("PodGroup %s/%s has %s in the files.", g.Namespace, g.Name, podsText(g.Pods))
+	case !g.Passes:
+		text = fmt.Sprintf("PodGroup %s/%s can never start:", g.Namespace, g.Name)
+	}
+	writeWrapped(b, "", text)
+	for _, p := range g.Problems {
+		writeWrapped(b, "  ", strings.ToUpper(p[:1])+p[1:]+".")
+	}
+	for _, n := range g.Notes {
+		writeWrapped(b, "  ", "Note: "+n+".")
+	}
+}
