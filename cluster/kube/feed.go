@@ -259,9 +259,7 @@ func (f *Feed) bookRelations(p *boundPod) {
 // forgetPod drops what the ledger has of a bound pod beyond its holdings.
 func (f *Feed) forgetPod(p *boundPod) {
 	f.book.Status(p.node, p.id.UID, place.Statuses{})
-	if p.relations != nil {
-		f.book.Relate(p.node, p.id.UID, state.Relations{})
-	}
+	f.book.Relate(p.node, p.id.UID, state.Relations{})
 }
 
 // statusLag is the longest delay of a pod status after a newer status of another pod: a kubelet repeats failed status

@@ -30,13 +30,18 @@ type Book struct {
 	statuses map[string]map[string]place.Statuses
 	// onChange is called for every node whose state changes; see OnChange.
 	onChange func(node string)
+	// partners has, by key of [place.Demand.Together] and node, how many pods have the key; see relations.go.
+	partners map[string]map[string]int
+	// onParting is called for every key whose last pod has left a node; see OnParting.
+	onParting func(key string)
 }
 
 // New returns an empty book.
 func New() *Book {
 	b := &Book{nodes: map[string]*account{}, assumedOn: map[string]string{}, held: newClaims(),
 		limits: limits{maxStates, maxSteps, maxOptions}, onChange: func(string) {},
-		statuses: map[string]map[string]place.Statuses{}}
+		statuses: map[string]map[string]place.Statuses{}, partners: map[string]map[string]int{},
+		onParting: func(string) {}}
 	b.snap.Store(newSnapshot())
 	return b
 }
@@ -74,8 +79,10 @@ type account struct {
 	// estimate is the inference about a node that reports amounts only; see estimated.go. It is nil on exact nodes.
 	estimate *estimate.Node
 
-	// relations is Basis.Relations. leaving are the pods of it that have ended.
+	// relations is Basis.Relations, and shared is set if a published state has the same map. leaving are the pods of it
+	// that have ended.
 	relations map[string]state.Relations
+	shared    bool
 	leaving   map[string]bool
 
 	now       int           // counts moments: turns, admissions
@@ -171,7 +178,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 		}
 	}
 	b.updateHolders(a, before, counted)
-	a.forgetRelations()
+	b.forgetRelations(a)
 	b.renew(a)
 	return out
 }
@@ -222,7 +229,7 @@ func (b *Book) Forget(node string) {
 	clear(a.doubts)
 	clear(a.overdue)
 	a.endedEarly = nil
-	a.forgetRelations()
+	b.forgetRelations(a)
 	b.withdraw(node)
 	a.wake()
 }
@@ -340,7 +347,7 @@ func (b *Book) extend(a *account, f *assumedPod) bool {
 	a.predicted += (1 + len(before.Others)) * f.cost
 	with := func(n *state.Node, hs []place.Holding) *state.Node {
 		out := *n
-		out.Basis.Relations = a.relations
+		out.Basis.Relations = a.shareRelations()
 		if len(hs) > 0 {
 			out.Entries = append(n.Entries[:len(n.Entries):len(n.Entries)],
 				state.Entry{Pod: f.id, Source: state.Predicted, Holdings: hs})
@@ -407,7 +414,7 @@ func (b *Book) renew(a *account) {
 	}
 	base := &state.Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent,
 		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.goneIDs(),
-		Basis: state.Basis{Empty: a.empty, Relations: a.relations}}
+		Basis: state.Basis{Empty: a.empty, Relations: a.shareRelations()}}
 	if a.estimated() {
 		a.estimateBase(base)
 	} else {

@@ -38,7 +38,7 @@ func (b *Book) decline(a *account, uid string) {
 	}
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f.id.UID == uid })
 	b.unmarkAssumed(uid)
-	a.unrelate(uid)
+	b.unrelate(a, uid)
 	a.news++
 	b.renew(a)
 }
@@ -213,7 +213,7 @@ func (b *Book) cancel(a *account, uid string) {
 		b.renew(a)
 		return
 	}
-	a.unrelate(uid)
+	b.unrelate(a, uid)
 	me := a.find(uid)
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f == me })
 	if me.turned != 0 {

@@ -130,7 +130,11 @@ func (b *Book) clone() *Book {
 	for uid, nodes := range b.held.more {
 		out.held.more[uid] = slices.Clone(nodes)
 	}
+	for key, nodes := range b.partners {
+		out.partners[key] = maps.Clone(nodes)
+	}
 	for name, a := range b.nodes {
+		a.shared = true
 		c := *a
 		c.ended, c.doubts = maps.Clone(a.ended), maps.Clone(a.doubts)
 		c.leaving = maps.Clone(a.leaving)

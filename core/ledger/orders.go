@@ -417,6 +417,6 @@ func (a *account) node(w *nodeState) *state.Node {
 			n.Entries = append(n.Entries, state.Entry{Pod: f.id, Source: state.Predicted, Holdings: w.got[i]})
 		}
 	}
-	n.Usage = w.usage
+	n.Usage, n.Basis.Relations = w.usage, a.shareRelations()
 	return &n
 }

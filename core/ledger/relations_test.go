@@ -130,15 +130,43 @@ func TestRelationsEndWithTheirPods(t *testing.T) {
 	held := state.Entry{Pod: id(0), Holdings: place.Place(place.NewUsage(l.Machine, l.Rules), pod(4, 1)).Holdings}
 	b.Report("n", layout(t, held))
 	b.Relate("n", id(0).UID, state.Relations{Together: "default/pair"})
-	if got := fmt.Sprint(b.Snapshot().Together("default/pair"), b.Snapshot().Together("default/other")); got != "n" {
+	if got := fmt.Sprint(b.Together("default/pair"), b.Together("default/other")); got != "n" {
 		t.Errorf("the pair is on %q", got)
 	}
 	b.Relate("n", id(0).UID, state.Relations{})
-	if b.Snapshot().Together("default/pair") == "" {
+	if b.Together("default/pair") == "" {
 		t.Error("the pod is still listed, and its keys are gone")
 	}
 	b.Report("n", layout(t))
-	if len(b.nodes["n"].relations)+len(b.nodes["n"].leaving) > 0 {
+	if len(b.nodes["n"].relations)+len(b.nodes["n"].leaving)+len(b.partners) > 0 {
 		t.Errorf("%v and %v are left", b.nodes["n"].relations, b.nodes["n"].leaving)
+	}
+}
+
+// Pods that have to be together do not get two nodes, also where a node has no report, and the callback is called when
+// the last of them has left.
+func TestPartnersOnAnotherNode(t *testing.T) {
+	b, parted := New(), []string{}
+	b.OnParting(func(key string) { parted = append(parted, key) })
+	b.Report("m", layout(t))
+	b.Report("n", layout(t))
+	pair := place.Demand{Together: "default/pair"}
+	b.Relate("lost", id(9).UID, state.RelationsOf(pair)) // bound to a node that has not reported
+	if v, _ := b.Reserve("n", id(0), pod(4, 1), pair); v.Fits() || v.Reasons[0].With != "lost" {
+		t.Errorf("the pod is on n, and its partner on another node: %v", v.Reasons)
+	}
+	b.Relate("lost", id(9).UID, state.Relations{})
+	if len(parted) != 1 || parted[0] != pair.Together || b.nodes["lost"] != nil {
+		t.Errorf("after the end of the partner: %v, account %v", parted, b.nodes["lost"])
+	}
+	if v, _ := b.Reserve("n", id(0), pod(4, 1), pair); !v.Fits() {
+		t.Errorf("the pod does not fit: %v", v.Reasons)
+	}
+	b.Relate("m", id(8).UID, state.RelationsOf(pair)) // another scheduler binds a partner elsewhere
+	if v, wait, err := b.Turn(id(0).UID, 0); v.Fits() || wait != nil || err != nil {
+		t.Errorf("the pod has its turn apart from its partner: %v, %v, %v", v, wait, err)
+	}
+	if len(parted) != 2 || b.Together(pair.Together) != "m" {
+		t.Errorf("after that: %v, on %q", parted, b.Together(pair.Together))
 	}
 }

@@ -57,6 +57,9 @@ func (b *Book) reserve(
 	if at, on := b.assumedNode(id.UID); on && at != a.name {
 		return v, true, true
 	}
+	if other := b.elsewhere(a.name, d); other != "" {
+		return refusedElsewhere(other), true, false
+	}
 	n := b.snap.Load().Node(a.name)
 	if on != 0 && a.base.Rules.Arbiter == place.ByAgent {
 		n = n.On(on)
@@ -70,10 +73,10 @@ func (b *Book) reserve(
 		f.decision = decisionOf(v.Holdings)
 	}
 	if d.Relates() {
-		a.relate(id.UID, state.RelationsOf(d))
+		b.relate(a, id.UID, state.RelationsOf(d))
 	}
 	if !b.addAssumed(a, f) {
-		a.unrelate(id.UID)
+		b.unrelate(a, id.UID)
 		return v, true, true
 	}
 	return v, true, false

@@ -178,6 +178,9 @@ func (b *Book) takeAll(l *line) Refusal {
 		if v := granted(n, x.pod); !v.Fits() {
 			return Refusal{x.pod.id.UID, v}
 		}
+		if other := b.apartFrom(a, x.pod); other != "" {
+			return Refusal{x.pod.id.UID, refusedElsewhere(other)}
+		}
 	}
 	return l.crowdedOut(n)
 }
@@ -186,10 +189,16 @@ func (b *Book) takeAll(l *line) Refusal {
 func (l *line) crowdedOut(n *state.Node) Refusal {
 	for _, f := range l.members {
 		for _, one := range append([]*state.Node{n}, n.Others...) {
-			if _, there := one.Entry(f.id.UID); f.turned != 0 || there {
+			if f.turned != 0 {
 				continue
 			}
-			if v := one.Place(f.pod, f.demand); !v.Fits() {
+			v := place.Verdict{}
+			if e, there := one.Entry(f.id.UID); there {
+				v = one.Relate(f.id.UID, place.Verdict{Holdings: e.Holdings}, f.demand)
+			} else {
+				v = one.Place(f.pod, f.demand)
+			}
+			if !v.Fits() {
 				return Refusal{f.id.UID, v}
 			}
 		}

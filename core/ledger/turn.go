@@ -44,6 +44,9 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		passed = b.take(a, f)
 	}
 	v = granted(b.snap.Load().Node(a.name), f)
+	if other := b.apartFrom(a, f); other != "" {
+		v = refusedElsewhere(other)
+	}
 	if !v.Fits() {
 		b.decline(a, uid)
 		return v, nil, nil
@@ -173,6 +176,9 @@ func (a *account) leavesRoom(w *nodeState, me *assumedPod) bool {
 		if v := f.place(w.usage); v.Fits() {
 			w = w.with(i, v.Holdings)
 		} else if slices.Contains(me.mates, f) {
+			return false
+		}
+		if slices.Contains(me.mates, f) && f.demand.Relates() && !a.meetsRelation(w, i) {
 			return false
 		}
 	}

@@ -80,13 +80,13 @@ func (n *Node) Remove(uid string) {
 // Removes reports whether some pods of the node are removed.
 func (n *Node) Removes() bool { return len(n.removed) > 0 }
 
-// Spares reports whether the added pods still fit after p, which is admitted first. Added pods that do not fit
-// without p do not count.
-func (n *Node) Spares(p *place.Pod) bool {
+// Spares reports whether the added pods still fit after p, which is admitted first, where their demands want them.
+// Added pods that do not fit without p do not count.
+func (n *Node) Spares(p *place.Pod, d place.Demand) bool {
 	if len(n.added) == 0 {
 		return true
 	}
-	with, _ := n.Base.With(state.PodID{}, p)
+	with, _ := n.Base.Join(state.PodID{UID: "new"}, p, d)
 	before, after := n.admit(n.Base), n.admit(with)
 	for i := range before {
 		if before[i] && !after[i] {
@@ -104,7 +104,9 @@ func (n *Node) admit(base *state.Node) []bool {
 		if len(a.leaving) > 0 {
 			base = base.Without(a.leaving...)
 		}
-		base, out[i] = base.With(a.id, a.pod)
+		if out[i] = base.Takes(a.pod, a.demand); out[i] {
+			base, _ = base.Join(a.id, a.pod, a.demand)
+		}
 	}
 	return out
 }

@@ -98,8 +98,9 @@ func (n *Node) NeverMeets(p *place.Pod, d place.Demand) []place.Reason {
 	if len(out) > 0 || !d.Binds() {
 		return out
 	}
-	empty := n.Empty()
-	out = n.emptied().Relate("", place.Judge(empty, p, place.Place(empty, p), d), d).Reasons
+	one := n.emptied()
+	one.Quality = Exact // what an estimated node does not enforce is no matter of other pods
+	out = one.placeHere(p, d).Reasons
 	for i := range out {
 		// Untied is about the node's managers, whatever the node holds: Reason.When returns Changed for it.
 		out[i].Never = out[i].Code != place.Untied

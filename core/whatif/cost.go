@@ -47,12 +47,21 @@ func (p *Plan) cost(i int, w *Want) int64 {
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
 }
 
-// together returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.
-func together(nodes []Node, d place.Demand) int {
+// partners returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.
+func partners(nodes []Node, d place.Demand) int {
 	if d.Together == "" {
 		return -1
 	}
 	return slices.IndexFunc(nodes, func(n Node) bool { return !n.Gone && n.State.Together(d.Together) })
+}
+
+// elsewhere returns the reasons for which the node at a position bars a pod, with that of [Elsewhere] if partners has
+// found another node.
+func elsewhere(barred []place.Reason, nodes []Node, with, at int) []place.Reason {
+	if with < 0 || with == at {
+		return barred
+	}
+	return append(barred[:len(barred):len(barred)], Elsewhere(nodes[with].Name))
 }
 
 // Elsewhere is the reason for which a node bars a pod that has to be together with pods on another node.
@@ -85,16 +94,12 @@ type Refusal struct {
 // names. Nodes that are gone are ignored. neighbours is nil if no other pod matters.
 func (p *Plan) refusals(w *Want, neighbours Neighbours, nodes []int) []Refusal {
 	groups := map[string]*Refusal{}
-	with := together(p.nodes, w.Demand)
+	with := partners(p.nodes, w.Demand)
 	for _, i := range nodes {
 		if p.nodes[i].Gone {
 			continue
 		}
-		barred := w.barred(neighbours, i)
-		if with >= 0 && with != i {
-			barred = append(barred[:len(barred):len(barred)], Elsewhere(p.nodes[with].Name))
-		}
-		j := p.rules.Judge(&p.nodes[i], w, barred)
+		j := p.rules.Judge(&p.nodes[i], w, elsewhere(w.barred(neighbours, i), p.nodes, with, i))
 		r := Refusal{[]string{p.nodes[i].Name}, j.Verdict.Refusal, j.Reasons}
 		k := r.key()
 		g := groups[k]

@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/assign"
@@ -141,8 +142,8 @@ type gathering struct {
 	// exclusively: no nodes are searched for them, they get any.
 	kinds []string
 	plain int
-	// unequal: the pods that hold something are of several kinds. Pods of one kind get every place that there is when
-	// they are taken one by one.
+	// unequal: the pods that hold something are of several kinds, or related. Other pods of one kind get every place that
+	// there is when they are taken one by one.
 	unequal bool
 	blind   bool // nodes whose NUMA nodes are not known may take pods that hold something
 	left    int  // of the budget
@@ -178,6 +179,7 @@ func newGathering(p *Plan, g Gang, step func() error) *gathering {
 		default:
 			t.unequal = t.unequal || of[w] != first
 		}
+		t.unequal = t.unequal || w.Demand.Relates()
 	}
 	return t
 }
@@ -218,6 +220,7 @@ type pinned struct {
 func (t *gathering) run(r Rack, plan []int, refusing map[pinned]bool) (out attempt, err error) {
 	out = attempt{rack: r, at: make([]int, len(t.Pods))}
 	hopeless := map[*Want]bool{} // those for which there was no node, and nothing has changed that helps
+	related := slices.ContainsFunc(t.Pods, func(m Member) bool { return m.Want.Demand.Relates() })
 	t.onTrial(func() {
 		near := neighbourhood{}
 		for i, m := range t.Pods {
@@ -237,7 +240,7 @@ func (t *gathering) run(r Rack, plan []int, refusing map[pinned]bool) (out attem
 			case at >= 0:
 				out.at[i], out.count, out.cost = at, out.count+1, out.cost+cost
 				near.put(t.Plan, m, at)
-				if m.Want.Peers != nil {
+				if m.Want.Peers != nil || related {
 					clear(hopeless)
 				}
 			case plan != nil && plan[i] != anywhere:
@@ -398,7 +401,8 @@ func (t *gathering) find(r Rack, least, budget int, refusing map[pinned]bool) (p
 // bars reports whether something else than amounts, NUMA nodes and other pods keeps a pod from a node.
 func (p *Plan) bars(w *Want, at int) bool {
 	n := &p.nodes[at]
-	return len(w.Bars.at(at)) > 0 || p.rules.distrusts(n, w.Demand) != nil ||
+	with := partners(p.nodes, w.Demand)
+	return with >= 0 && with != at || len(w.Bars.at(at)) > 0 || p.rules.distrusts(n, w.Demand) != nil ||
 		p.rules.Guard.Refuses(n.State, w.Pod, w.Demand) != 0
 }
 

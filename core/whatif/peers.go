@@ -25,9 +25,9 @@ type Neighbours interface {
 // Barred returns why a pod may not go to nodes, by position, without regard to amounts and NUMA nodes.
 func (w *Want) Barred(nodes []Node) [][]place.Reason {
 	out := make([][]place.Reason, len(nodes))
-	neighbours := w.neighbours(nodes)
+	neighbours, with := w.neighbours(nodes), partners(nodes, w.Demand)
 	for i := range nodes {
-		out[i] = w.barred(neighbours, i)
+		out[i] = elsewhere(w.barred(neighbours, i), nodes, with, i)
 	}
 	return out
 }

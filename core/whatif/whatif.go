@@ -239,7 +239,7 @@ func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (o
 		if err := step(); err != nil {
 			return out, wanted, err
 		}
-		with := together(p.nodes, w.Demand)
+		with := partners(p.nodes, w.Demand)
 		if wanted++; neighbours != nil && !neighbours.Lets(i) || with >= 0 && with != i || p.cost(i, w) == refused {
 			full = append(full, i)
 			continue
@@ -300,7 +300,7 @@ func (p *Plan) cheapest(c *costs, w *Want, neighbours Neighbours, among []int) (
 		all = len(among)
 	}
 	best, at := int64(refused), -1
-	with := together(p.nodes, w.Demand)
+	with := partners(p.nodes, w.Demand)
 	for i := range all {
 		if among != nil {
 			i = among[i]

@@ -80,9 +80,18 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 		}
 		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kind})
 	}
+	partners := map[string]string{}
+	for _, p := range problem.Pods {
+		if key := p.Demand.Together; key != "" && partners[key] == "" {
+			if i := slices.IndexFunc(nodes, func(n *state.Node) bool { return n.Together(key) }); i >= 0 {
+				partners[key] = nodes[i].Name
+			}
+		}
+	}
 	problem.Barred = func(node, pod int) bool {
 		e := read[problem.Pods[pod].Kind]
-		return e != nil && len(e.pod.Around[nodes[node].Name].Barred) > 0
+		at := partners[problem.Pods[pod].Demand.Together]
+		return e != nil && len(e.pod.Around[nodes[node].Name].Barred) > 0 || at != "" && at != nodes[node].Name
 	}
 	amounts := judgedTogether{problem, read}
 	problem.Room = func(node int, pods []int) bool { return amounts.enough(node, pods, nil, nil) }

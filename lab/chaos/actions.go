@@ -271,6 +271,7 @@ func (r *run) restartServer(ctx context.Context) error {
 		return nil
 	}
 	err := r.cluster.RestartAPIServer(ctx)
+	r.restarts = append(r.restarts, r.record.now())
 	for tries := 2; err != nil && ctx.Err() == nil && tries > 0; tries-- {
 		r.breakdown("the API server did not restart", err)
 		err = r.cluster.RestartAPIServer(ctx)

@@ -131,6 +131,7 @@ type run struct {
 	// evidence has, by UID, what gather recorded when it saw that a kubelet refused a pod of Tenon's scheduler.
 	evidence map[string]evidence
 	begun    []moment // starts of Tenon's schedulers
+	restarts []moment // of the API server
 }
 
 // Run runs rounds until the time is over, and returns the counts. An error means that the run could not continue; the

@@ -30,15 +30,14 @@ type gang struct {
 	lost    bool            // a pod was deleted before it was bound
 	blind   bool            // schedulers lacked a right meanwhile
 	bound   map[string]bool // UIDs of the pods that were bound
-	// schedulers and servers are how often Tenon's scheduler and the API server had been started when the gang came.
-	schedulers, servers int
+	first   moment          // when the first of them was bound
 }
 
 // drawGang draws a gang of equal or different pods, and returns its name. The caller creates the pods, which count as
 // alive, after the PodGroup.
 func (r *run) drawGang() (name string, g *gang, pods []*v1.Pod) {
 	name = fmt.Sprintf("g%05d", r.created)
-	g = &gang{pods: 2 + r.rand.IntN(3), bound: map[string]bool{}, servers: r.servers, schedulers: len(r.begun)}
+	g = &gang{pods: 2 + r.rand.IntN(3), bound: map[string]bool{}}
 	g.need = g.pods - r.rand.IntN(2)*r.rand.IntN(2)
 	pods = r.drawPods(g.pods, 0)
 	equal := r.rand.IntN(2) == 0
@@ -141,13 +140,16 @@ func (r *run) incomplete(lives []life) map[string]bool {
 
 // halfGangs returns the gangs that have fewer bound pods than they need. It counts the gangs that may be in that state:
 // a member was deleted before it was bound, a right was withdrawn, or the scheduler or the API server was restarted
-// after the gang had come.
+// after its first pod was bound.
 func (r *run) halfGangs(lives []life) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.gangs)) {
 		g := r.gangs[name]
 		for _, l := range membersOf(name, lives) {
 			if l.bound.known() {
 				g.bound[string(l.pod.UID)] = true
+				if !g.first.known() || l.bound.version < g.first.version {
+					g.first = l.bound
+				}
 			}
 			g.lost = g.lost || !l.bound.known() && l.over()
 		}
@@ -163,9 +165,9 @@ func (r *run) halfGangs(lives []life) (out []string) {
 			why = "a pod was deleted before it was bound"
 		case g.blind:
 			why = "a right was withdrawn"
-		case r.servers > g.servers:
+		case slices.ContainsFunc(r.restarts, g.began):
 			why = "the API server was restarted"
-		case len(r.begun) > g.schedulers:
+		case slices.ContainsFunc(r.begun, g.began):
 			why = "the scheduler was restarted"
 		default:
 			out = append(out, fmt.Sprintf("%d pods of gang %s are bound, of %d that it needs", bound, name, g.need))
@@ -182,6 +184,9 @@ func (r *run) halfGangs(lives []life) (out []string) {
 	}
 	return out
 }
+
+// began reports whether the first pod of the gang was bound before a moment.
+func (g *gang) began(m moment) bool { return g.first.version < m.version }
 
 // gangsThoughFitting returns the gangs that wait although enough of their pods fit at the same time, by every way to
 // spread them over the nodes, in the order in which they were created.

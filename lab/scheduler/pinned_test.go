@@ -100,8 +100,8 @@ func TestContainersArePinnedAsBooked(t *testing.T) {
 	w.seen.check(t)
 }
 
-// Where the agent decides, small pods that have to be apart are pinned to different NUMA nodes of one node, and pods that
-// have to be together to one.
+// Where the agent decides, small pods that have to be apart are pinned to different NUMA nodes of one node, and pods
+// that have to be together to one.
 func TestRelatedPodsArePinned(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

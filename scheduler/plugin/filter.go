@@ -57,7 +57,7 @@ func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 	}
 	if s.together != "" && name != s.together {
 		r := whatif.Elsewhere(s.together)
-		return s.recordFilter(name, []place.Reason{r}, fwk.NewStatus(fwk.Unschedulable, p.text(s.pod, r)))
+		return s.recordFilter(name, []place.Reason{r}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, p.text(s.pod, r)))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {
 		return s.recordFilter(name, r.Reasons, refusedStatus(r))
@@ -65,7 +65,7 @@ func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 	if why := p.guard.Refuses(n, s.pod, s.demand); why != 0 {
 		return s.recordFilter(name, nil, barredStatus(why, n))
 	}
-	if o != nil && !o.Spares(s.pod) {
+	if o != nil && !o.Spares(s.pod, s.demand) {
 		return s.recordFilter(
 			name,
 			nil,

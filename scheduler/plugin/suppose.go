@@ -47,10 +47,13 @@ func (t *supposition) node(name string) *state.Node {
 	return t.snap.Node(name)
 }
 
-// together returns the node on which pods with a key of [place.Demand.Together] are supposed to be, or "".
-func (t *supposition) together(key string) string {
-	if at := t.snap.Together(key); key == "" || t.node(at).Together(key) {
-		return at
+// together returns the node on which pods with a key of [place.Demand.Together] are supposed to be, or "". partners are
+// the nodes on which they are.
+func (t *supposition) together(key string, partners []string) string {
+	for _, name := range partners {
+		if t.nodes[name] == nil || t.nodes[name].Base.Together(key) {
+			return name
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 		if t.nodes[name].Base.Together(key) {
@@ -70,10 +73,10 @@ func (p *Plugin) nodeNow(name string) *state.Node {
 
 // together returns the node on which pods with a key of [place.Demand.Together] are, or are supposed to be, or "".
 func (p *Plugin) together(key string) string {
-	if t := p.supposed.Load(); t != nil {
-		return t.together(key)
+	if t := p.supposed.Load(); t != nil && key != "" {
+		return t.together(key, p.Book.Partners(key))
 	}
-	return p.Book.Snapshot().Together(key)
+	return p.Book.Together(key)
 }
 
 // preFilter is PreFilter within a supposition. It records nothing, and names no nodes.
@@ -88,7 +91,7 @@ func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes
 	s.strategy = p.scoring(s.wish)
 	p.takeSnapshot(s, t.snap, nodes)
 	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
-	s.together = t.together(s.demand.Together)
+	s.together = p.together(s.demand.Together)
 	cs.Write(stateKey, s)
 	return nil
 }

@@ -32,6 +32,9 @@ func (w waiter) MayEvict(pod *v1.Pod, c *waiting.Class, here *waiting.Here, room
 	if w.evicting().Awaits(pod, here.Name) {
 		return true
 	}
+	if at := w.Book.Together(c.Ask.Demand.Together); at != "" && at != here.Name {
+		return false
+	}
 	return room == 0 && w.preemption != nil && !w.args.KeepVictims && w.guard.Knows(here.Node) && preempt.Preempts(pod) &&
 		c.Openings.Opens(pod, c.Ask.Pod, c.Ask.Demand, here.Node, here.Residents(w.amounts.On), here.Seed)
 }
@@ -42,7 +45,7 @@ func (w waiter) Room(a waiting.Ask, n *state.Node, most int) int {
 	if !w.accepts(s, n) {
 		return 0
 	}
-	if at := w.Book.Snapshot().Together(s.demand.Together); at != "" && (n == nil || n.Name != at) {
+	if at := w.Book.Together(s.demand.Together); at != "" && (n == nil || n.Name != at) {
 		return 0
 	}
 	if n == nil {
@@ -91,6 +94,7 @@ func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
 func (s *Shared) newQueue() {
 	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
 	s.Book.OnChange(s.waiting.Change)
+	s.Book.OnParting(s.waiting.Parted)
 }
 
 // podEvents returns a handler of the pod events that concern waiting pods. The handler may be registered before waiting

@@ -193,7 +193,9 @@ func (a *groupAttempt) units(nodes []fwk.NodeInfo) (units []assign.Unit, victims
 	for i, info := range nodes {
 		for _, x := range info.GetPods() {
 			p := x.GetPod()
-			if !a.isLower(p) || p.DeletionTimestamp != nil || a.isComposite(p) {
+			isPartner := func(q *v1.Pod) bool { return partners(p, q) }
+			if !a.isLower(p) || slices.ContainsFunc(a.info.GetUnscheduledPods(), isPartner) ||
+				p.DeletionTimestamp != nil || a.isComposite(p) {
 				continue
 			}
 			key := a.together(p)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/core/place"
@@ -115,9 +116,18 @@ func (pre *Preemption) isLeaving(p fwk.PodInfo) bool {
 	return d != nil && pre.now().Sub(d.Time).Abs() <= soon
 }
 
-// mayGo reports whether the pod of the trial may evict p: p has a lower priority, and kube-scheduler allows it.
+// partners reports whether two pods demand to be together. One that evicts the other would be alone where it wants to
+// be with it.
+func partners(p, q *v1.Pod) bool {
+	key := apipod.Relations(p).Together
+	return key != "" && key == apipod.Relations(q).Together
+}
+
+// mayGo reports whether the pod of the trial may evict p: p has a lower priority, is no partner, and kube-scheduler
+// allows it.
 func (t *trial) mayGo(p fwk.PodInfo) bool {
-	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && t.pre.eligible(t.info, p, t.pod)
+	return corev1.PodPriority(p.GetPod()) < corev1.PodPriority(t.pod) && !partners(p.GetPod(), t.pod) &&
+		t.pre.eligible(t.info, p, t.pod)
 }
 
 // lower returns the pods of a list that the pod of the trial may evict.

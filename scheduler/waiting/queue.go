@@ -122,6 +122,23 @@ func (q *Queue) Reconsider(uid string) {
 	})
 }
 
+// Parted records that the last pod with a key of [place.Demand.Together] has left a node: waiting pods with this key
+// may go to any node. The ledger calls it.
+func (q *Queue) Parted(key string) {
+	q.locked(func() {
+		var names []string
+		q.queue.Each(func(uid string, c *Class, _ bool) {
+			if c.Ask.Demand.Together != key {
+				return
+			}
+			if names == nil {
+				names = q.snapshot().Names()
+			}
+			q.queue.Reconsider(uid, names)
+		})
+	})
+}
+
 // Has reports whether the queue has the pod. Such a pod needs no queueing hint, because the queue wakes it.
 func (q *Queue) Has(uid string) (has bool) {
 	q.locked(func() { has = q.queue.Has(uid) })

@@ -92,8 +92,8 @@ func (s *session) stateFor(a *taskRequest, task *api.TaskInfo, node *api.NodeInf
 		return nil, refused(task, node, true, a.err.Error())
 	}
 	snap := s.book.Snapshot()
-	if at := snap.Together(a.Demand.Together); at != "" && at != node.Name {
-		return nil, refused(task, node, false, texts(a.Pod, "", []place.Reason{whatif.Elsewhere(at)})...)
+	if at := s.book.Together(a.Demand.Together); at != "" && at != node.Name {
+		return nil, refused(task, node, true, texts(a.Pod, "", []place.Reason{whatif.Elsewhere(at)})...)
 	}
 	n := snap.Node(node.Name)
 	switch why := s.guard.Distrusts(n); {
