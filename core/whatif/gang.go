@@ -66,15 +66,22 @@ type GangOutcome struct {
 	// Placed has the place of each pod; Node is assign.Left if it has none. If the gang does not fit, these are the
 	// places that pods would have at the same time, of the most pods that were found, and nothing has been placed.
 	Placed []Placement
-	Rack   string // the rack of the places
-	Doubt  Doubt  // None if the gang fits
+	// More: the gang does not fit, and more of its pods than these may fit at the same time, since no search has proved
+	// the number.
+	More  bool
+	Rack  string // the rack of the places
+	Doubt Doubt  // None if the gang fits
 	// First is the index of the first pod without a place, or -1. Refusals is why it has none beside the others.
 	First    int
 	Refusals []Refusal
 }
 
-// gangBudget bounds the containers that the searches for one gang place together, in all racks.
-const gangBudget = 10 * assign.SchedulerBudget
+// gangBudget bounds the containers that the searches for one gang place together, in all racks, and mostBudget what
+// the search for the most pods of a gang that does not fit takes in one rack.
+const (
+	gangBudget = 10 * assign.SchedulerBudget
+	mostBudget = 3 * assign.SchedulerBudget
+)
 
 // Together places a gang if enough of its pods fit at the same time, and otherwise nothing. Of several racks it takes
 // the one where most pods have places, and of these the one with the lowest cost. It calls step before every pod that
@@ -109,7 +116,7 @@ func (p *Plan) Together(g Gang, step func() error) (out GangOutcome, err error) 
 		return out, err
 	}
 	p.onTrial(func() { out = t.outcome(best) })
-	out.Doubt = t.doubt
+	out.Doubt, out.More = t.doubt, t.more
 	return out, nil
 }
 
@@ -148,6 +155,7 @@ type gathering struct {
 	blind   bool // nodes whose NUMA nodes are not known may take pods that hold something
 	left    int  // of the budget
 	doubt   Doubt
+	more    bool // see GangOutcome
 }
 
 func newGathering(p *Plan, g Gang, step func() error) *gathering {
@@ -329,12 +337,12 @@ func (t *gathering) doubts(why Doubt) {
 
 // most returns the attempt that places the most pods: the given one, or one that the search finds.
 func (t *gathering) most(best attempt) (attempt, error) {
-	if !t.unequal || len(t.Pods) > assign.SchedulerPods {
+	if t.more = t.doubt != None; !t.unequal || len(t.Pods) > assign.SchedulerPods {
 		return best, nil
 	}
 	for _, r := range t.Racks {
-		plan, _ := t.find(r, 1, t.left, nil)
-		if plan == nil {
+		plan, spent := t.find(r, 1, mostBudget, nil)
+		if t.more = t.more || spent; plan == nil {
 			continue
 		}
 		a, err := t.run(r, plan, map[pinned]bool{})

@@ -50,6 +50,8 @@ type Workload struct {
 	Unequal []string
 	// Group is the name of the PodGroup that the pods name, in their namespace; "" if they name none.
 	Group string
+	// Ungrouped: the API server drops the name of the PodGroup from the pods.
+	Ungrouped bool
 }
 
 // String names the object, for example "Deployment ml/trainer".

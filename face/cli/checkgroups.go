@@ -85,6 +85,10 @@ func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
 		out.Notes = append(out.Notes, "it belongs to a composite group, in which kube-scheduler starts each group as a "+
 			"gang of its own")
 	}
+	if slices.ContainsFunc(members, func(x checked) bool { return x.workload.Ungrouped }) {
+		out.Notes = append(out.Notes, "the API server drops spec.schedulingGroup of its pods: they start one by one, unless "+
+			"its feature gate GenericWorkload is switched on")
+	}
 	if g.Least > 0 && len(members) > 0 {
 		out.Problems = append(out.Problems, groupProblems(s, g, members)...)
 		if racks := racksOf(s, g); g.Label != "" && racks == nil {

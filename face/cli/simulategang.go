@@ -177,8 +177,12 @@ func (g *podGroup) text() string {
 	case fit == 0:
 		out += "None of them fits."
 	default:
-		out += fmt.Sprintf("At the same time %d fit%s: %s. Then no place is left for %s. None of them is placed.", fit,
-			g.inRack(), nodeCounts(g.nodes), firstOf(g.leftOut, maxListed, ""))
+		least := ""
+		if g.outcome.More {
+			least = "at least "
+		}
+		out += fmt.Sprintf("At the same time %s%d fit%s: %s. Then no place is left for %s. None of them is placed.", least,
+			fit, g.inRack(), nodeCounts(g.nodes), firstOf(g.leftOut, maxListed, ""))
 	}
 	return out + g.also()
 }
@@ -241,6 +245,10 @@ type gangDocument struct {
 	Label       string `json:"label,omitempty"`
 	Rack        string `json:"rack,omitempty"`
 	RacksJudged bool   `json:"racksJudged,omitempty"`
+	// AtLeast is set if more pods may fit at the same time than were found.
+	AtLeast bool `json:"atLeast,omitempty"`
+	// Text has the sentences of the command about the group.
+	Text string `json:"text"`
 	// GaveUp is why it is not known whether the gang fits: budget, rules, size or nodes.
 	GaveUp string `json:"gaveUp,omitempty"`
 	// Composite is set if the group belongs to a composite group.
@@ -249,10 +257,10 @@ type gangDocument struct {
 
 func (g *podGroup) document() gangDocument {
 	out := gangDocument{Namespace: g.Namespace, Name: g.Name, Gang: g.note == "", Note: g.note, Needed: g.Least,
-		Pods: g.pods, Label: g.Label, RacksJudged: g.racks != nil, Composite: g.Part}
+		Pods: g.pods, Label: g.Label, RacksJudged: g.racks != nil, Composite: g.Part, Text: g.text()}
 	if x := g.outcome; x != nil {
 		out.Fits, out.Fit, out.Nodes, out.LeftOut = x.Fits, g.pods-len(g.leftOut), g.nodes, g.leftOut
-		out.Rack, out.GaveUp = x.Rack, string(x.Doubt)
+		out.Rack, out.GaveUp, out.AtLeast = x.Rack, string(x.Doubt), x.More
 	}
 	return out
 }

@@ -111,6 +111,7 @@ export function whatIfPage(root) {
   function simulated(s) {
     const moved = [...(s.without || []), ...(s.altered || [])].map((l) => quiet(`${l.node}: ` + say("moves", l.moved, l.stay)));
     return [el("p", { class: s.fits ? "good" : "bad" }, s.fits ? t.allPlaced : t.notAllPlaced), moved,
+      (s.groups || []).map((g) => note(g.text, g.gang && !g.fits)),
       s.needs ? note((s.needs.enough ? "" : t.notAllPlaced + " ") + say("needs", s.needs.nodes, s.needs.machine)) : null,
       s.rounds.flatMap((r) => [...r.workloads.map(workload), drawings(r), changes(r.nodes)]),
       (s.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
@@ -123,6 +124,8 @@ export function whatIfPage(root) {
       el("span", { class: w.passes ? "good" : "bad" }, w.passes ? t.passes : t.never)),
     w.summary ? el("p", {}, phrase(w.summary.text)) : null, el("p", {}, t.now + ": ", list(w.now)), el("p", {}, t.ever + ": ", list(w.ever)), (w.warnings || []).map((x) => note(x)),
     (w.unjudged || []).map((x) => note(`${t.unjudged}: ${x}`)), w.refusals.length ? table([t.node, t.why, t.remedy], refusals(w.refusals), t.why, true) : null]),
+    (c.groups || []).flatMap((g) => [...g.problems.map((x) => [x, true]), ...g.notes.map((x) => [x, false])]
+      .map(([x, bad]) => note(`PodGroup ${g.namespace}/${g.name}: ${x}`, bad))),
     (c.notJudged || []).map((x) => note(`${t.notJudged}: ${x}`)),
     (c.noPods || []).length ? quiet(t.noPodsIn + ": " + c.noPods.join(", ")) : null,
     (c.notKnown || []).map((x) => note(`${t.notKnown} ${x.node}: ${x.reason}`))].flat(Infinity).filter(Boolean);
