@@ -337,3 +337,18 @@ func TestGangsOfLeaderWorkerSet(t *testing.T) {
 	}
 	w.onOneNUMANode(ctx, t, w.until(ctx, t, second, workload.Running))
 }
+
+// The page about gangs shows one of the examples as it is.
+func TestThePageShowsAnExample(t *testing.T) {
+	page, err := os.ReadFile("../../docs/howto/gangs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../examples/operators/gangs/lws.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```yaml\n"+string(text)+"```") {
+		t.Error("docs/howto/gangs.md does not show examples/operators/gangs/lws.yaml")
+	}
+}
