@@ -178,19 +178,21 @@ func fates(pods []*v1.Pod) map[workload.Fate]int {
 	return out
 }
 
-// until waits until a gang has exactly its pods, all with one fate, and returns the pods.
+// until waits until a gang has exactly its pods, all with one fate, and returns the pods. It fails the test at once if
+// a pod that should wait has a node.
 func (w *world) until(ctx context.Context, t *testing.T, name string, fate workload.Fate) []*v1.Pod {
 	t.Helper()
+	bound := func(p *v1.Pod) bool { return fate == workload.Pending && p.Spec.NodeName != "" }
 	all, err := w.pods.Until(ctx, func(all []*v1.Pod) bool {
 		pods := members(all, name)
-		return len(pods) == size && fates(pods)[fate] == size
+		return len(pods) == size && fates(pods)[fate] == size || slices.ContainsFunc(pods, bound)
 	})
-	if err != nil {
+	if err != nil || slices.ContainsFunc(members(all, name), bound) {
 		for _, p := range all {
 			f, why := workload.FateOf(p)
 			t.Logf("pod %s on %q: %s: %s", p.Name, p.Spec.NodeName, f, why)
 		}
-		t.Fatalf("gang %s: %v", name, err)
+		t.Fatalf("not all pods of gang %s are %s: %v", name, fate, err)
 	}
 	return members(all, name)
 }
