@@ -10,18 +10,20 @@ import (
 	"time"
 )
 
-// trials are the packages whose tests boot real nodes or a browser, by name. Each is a separate step: it builds
-// programs, takes minutes and all CPUs of a small computer, and prints its progress.
+// trials are the packages whose tests boot real nodes or a browser, or run foreign operators, by name. Each is a
+// separate step: it builds programs, takes minutes and all CPUs of a small computer, and prints its progress.
 var trials = map[string]string{
 	realNodes:    "github.com/tenon-numa/tenon/test/vm/realnode/trial",
 	installation: "github.com/tenon-numa/tenon/test/vm/realnode/install",
 	console:      "github.com/tenon-numa/tenon/test/console",
+	operators:    "github.com/tenon-numa/tenon/lab/operators",
 }
 
 const (
 	realNodes    = "real nodes"
 	installation = "installation on a real node"
 	console      = "console in a browser"
+	operators    = "gangs of operators"
 )
 
 // hungTries is how many times a trial is run, at most, if a guest hangs each time. If each CPU of a guest is a thread

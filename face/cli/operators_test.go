@@ -101,6 +101,24 @@ func TestExamplesOfOperatorsPass(t *testing.T) {
 	}
 }
 
+// The examples of gangs pass on the machine of the page about gangs.
+func TestExamplesOfGangsPass(t *testing.T) {
+	files, err := filepath.Glob(operators + "gangs/*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%d examples, %v; want 3", len(files), err)
+	}
+	const machine = "../../lab/machines/xeon-2s"
+	for _, path := range files {
+		var out, errs bytes.Buffer
+		Run(t.Context(), []string{"check", "-f", path, "--machine", machine + ".txt", "--kubelet-config",
+			machine + ".yaml", "-o", "json"}, &out, &errs, Setup{Stages: stages(nil)})
+		var doc checkDocument
+		if err := json.Unmarshal(out.Bytes(), &doc); err != nil || !doc.Passes {
+			t.Errorf("%s does not pass: %v\n%s%s", path, err, out.String(), errs.String())
+		}
+	}
+}
+
 // unindented returns a text without the spaces at the beginning of its lines.
 func unindented(text string) string {
 	lines := strings.Split(text, "\n")

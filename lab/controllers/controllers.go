@@ -47,15 +47,22 @@ func MaybeChild() {
 	os.Exit(0)
 }
 
-// Start starts a manager with the rights of a kubeconfig file. Its log is controllers.log in dir.
-func Start(dir, kubeconfig string) (*program.Running, error) {
+// ForGroups returns arguments of a manager for clusters with gangs, from Kubernetes 1.37 on: it removes deleted
+// PodGroups that have no pods.
+func ForGroups() []string {
+	return []string{"--feature-gates=GenericWorkload=true", "--controllers=podgroup-protection-controller"}
+}
+
+// Start starts a manager with the rights of a kubeconfig file, and more arguments. Its log is controllers.log in dir.
+func Start(dir, kubeconfig string, more ...string) (*program.Running, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("start controllers: find this program: %w", err)
 	}
-	cmd := exec.Command(exe, "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0",
+	args := []string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--min-resync-period=12h", "--kube-api-qps=1000", "--kube-api-burst=1000",
-		"--controllers="+strings.Join(names, ","))
+		"--controllers=" + strings.Join(names, ",")}
+	cmd := exec.Command(exe, append(args, more...)...)
 	cmd.Env = append(os.Environ(), childEnv+"=1", "GOGC=50")
 	return program.Start("the controller manager", filepath.Join(dir, "controllers.log"), cmd)
 }
