@@ -89,8 +89,9 @@ test-dra: ## Let an exhaustive search judge the devices of N pods with claims, a
 	go test ./scheduler/steer -count=1 -timeout 0 -claims.n $(N) -v -run TestDevicesAreAligned
 	go test ./lab/scheduler -count=1 -v -run Claims
 
-test-groups: ## Run GANGS gangs on the lab's kubelets, with Tenon and without, and gangs of
-## Kueue, JobSet and LeaderWorkerSet (make test-groups GANGS=2000)
+test-groups: ## Run GANGS gangs on the lab's kubelets, with Tenon and without, gangs of Kueue,
+## JobSet and LeaderWorkerSet, and 100,000 in memory (make test-groups GANGS=2000)
+	go test ./core/ledger -count=1 -v -run TestACrowdOfGangs -gangs.n 100000
 	go test ./lab/groups -count=1 -v -timeout 0 -groups $(GANGS)
 	go run ./test operators
 

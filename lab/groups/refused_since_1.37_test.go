@@ -21,7 +21,7 @@ import (
 func TestAMemberThatItsKubeletRefusesIsReplaced(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	client, pods := start(ctx, t, scheduler.Tenon, nil)
+	_, client, pods := startRunning(ctx, t, scheduler.Tenon, nil)
 	member := func(name string, sysctls ...v1.Sysctl) *v1.Pod {
 		p := ofCPUs(name, 8)
 		group := "train"
