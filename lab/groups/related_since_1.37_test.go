@@ -170,7 +170,7 @@ func (g *group) fitsTogether(n *state.Node) bool {
 }
 
 // A pod that has to be together with others waits if their NUMA node has no room, although others have, with the
-// reason. It runs once there is room.
+// reason. Once they have left, it runs on another node: theirs is closed by then.
 func TestAPodWaitsForTheNUMANodeOfOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -189,11 +189,14 @@ func TestAPodWaitsForTheNUMANodeOfOthers(t *testing.T) {
 			}
 		}
 	}
-	why := ""
+	why, node := "", ""
 	_, err := pods.Until(ctx, func(all []*v1.Pod) bool {
 		for _, p := range all {
 			if f, text := workload.FateOf(p); p.Name == "pair-large" && f == workload.Pending {
 				why = text
+			}
+			if p.Spec.NodeName != "" {
+				node = p.Spec.NodeName
 			}
 		}
 		return why != ""
@@ -202,10 +205,14 @@ func TestAPodWaitsForTheNUMANodeOfOthers(t *testing.T) {
 		t.Fatalf("the large pod waits for %q, %v", why, err)
 	}
 	t.Log(why)
+	taint(ctx, t, client, node)
 	remove(ctx, t, client, group{pods: g.pods[:1]})
 	remove(ctx, t, client, group{pods: g.pods[1:2]})
-	_, err = pods.Until(ctx, func(all []*v1.Pod) bool { return g.progress(all).running == 1 && len(all) == 1 })
+	all, err := pods.Until(ctx, func(all []*v1.Pod) bool { return g.progress(all).running == 1 && len(all) == 1 })
 	if err != nil {
 		t.Fatal(err)
+	}
+	if all[0].Spec.NodeName == node {
+		t.Errorf("the pod runs on %s, which is closed", node)
 	}
 }

@@ -55,7 +55,7 @@ func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 	if why := p.guard.Distrusts(n); why != 0 {
 		return s.recordFilter(name, nil, p.distrustStatus(s, n, why, name))
 	}
-	if s.together != "" && name != s.together {
+	if s.elsewhere(name) {
 		r := whatif.Elsewhere(s.together)
 		return s.recordFilter(name, []place.Reason{r}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, p.text(s.pod, r)))
 	}

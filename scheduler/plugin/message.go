@@ -272,7 +272,7 @@ func (f *facts) judge(at int) {
 	}
 	reasons = whatif.Join(reasons, more)
 	slices.SortStableFunc(reasons, func(a, b place.Reason) int { return a.When().Compare(b.When()) })
-	if f.pods[a.node.Name] != nil && reasons[0].When() == place.Later {
+	if f.pods[a.node.Name] != nil && reasons[0].When() == place.Later && !f.s.elsewhere(a.node.Name) {
 		f.short = append(f.short, len(f.out.Nodes))
 	}
 	f.at = append(f.at, at)
@@ -399,6 +399,9 @@ func (f *facts) said(n *state.Node, status *fwk.Status) []place.Reason {
 func (f *facts) own(n *state.Node, status *fwk.Status) []place.Reason {
 	if n == nil {
 		return nil
+	}
+	if f.s.elsewhere(n.Name) {
+		return []place.Reason{whatif.Elsewhere(f.s.together)}
 	}
 	why := f.p.guard.Distrusts(n)
 	if slot, ok := f.s.snap.Slot(n.Name); why == 0 && ok && f.s.answers != nil {

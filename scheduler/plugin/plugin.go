@@ -109,6 +109,9 @@ type podState struct {
 	report.Attempt
 }
 
+// elsewhere reports whether the pods that this one has to be together with are on another node.
+func (s *podState) elsewhere(node string) bool { return s.together != "" && s.together != node }
+
 const stateKey fwk.StateKey = "tenon.sh/" + Name
 
 // Clone returns a copy whose overlay can be changed without changing the overlay of s.

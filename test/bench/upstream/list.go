@@ -65,6 +65,12 @@ var Workloads = []Workload{
 	{Topic: NUMA, Case: "NUMAMixed", Name: "500Nodes"},
 	{Topic: NUMA, Case: "NUMAMixed", Name: "1000Nodes"},
 	{Topic: NUMA, Case: "NUMAShared", Name: "1000Nodes"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "100Nodes_Of8"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "100Nodes_Of64"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "1000Nodes_Of8"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "1000Nodes_Of64"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "5000Nodes_Of8"},
+	{Topic: NUMA, Case: "NUMAGangs", Name: "5000Nodes_Of64"},
 }
 
 // size returns the size of the workload: its name, or the parameters that replace the workload's own.
