@@ -8,10 +8,12 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	schedapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/config"
 	"github.com/tenon-numa/tenon/scheduler/profiles"
@@ -53,6 +55,27 @@ func configure(j upstream.Job) (preemption, error) {
 	return p, write(j.Scheduler, c)
 }
 
+// openGates sets the feature gates of the test cases in a file, before profiles are completed: which plugins these need
+// depends on gates.
+func openGates(file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read test cases: %w", err)
+	}
+	var cases []struct {
+		FeatureGates map[string]bool `json:"featureGates"`
+	}
+	if err := yaml.Unmarshal(data, &cases); err != nil {
+		return fmt.Errorf("read test cases %s: %w", file, err)
+	}
+	for _, c := range cases {
+		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(c.FeatureGates); err != nil {
+			return fmt.Errorf("test cases %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
 // enable adds the plugin to all profiles, with the entry and the arguments that it has in another profile.
 func enable(all []schedapi.KubeSchedulerProfile, like schedapi.KubeSchedulerProfile) error {
 	entry := slices.IndexFunc(like.Plugins.MultiPoint.Enabled, func(p schedapi.Plugin) bool {
@@ -90,8 +113,14 @@ func load(file string) (*schedapi.KubeSchedulerConfiguration, error) {
 	return c, nil
 }
 
-// write writes a scheduler's configuration.
+// write writes a scheduler's configuration. Its profiles have all plugins that they need, so that the defaults, with
+// which a file is read, add none: DynamicResources beside the plugin that wraps it, for example.
 func write(file string, c *schedapi.KubeSchedulerConfiguration) error {
+	for i := range c.Profiles {
+		if p := c.Profiles[i].Plugins; p != nil && len(p.MultiPoint.Enabled) > 0 {
+			p.MultiPoint.Disabled = []schedapi.Plugin{{Name: "*"}}
+		}
+	}
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	if !ok {
 		return errors.New("write configuration: no serializer of YAML")

@@ -28,6 +28,9 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	if err != nil {
 		b.Skip("only a process that package upstream starts has a job: ", err)
 	}
+	if err := openGates(j.Cases); err != nil {
+		b.Fatal(err)
+	}
 	s := &subject{job: j}
 	if j.Subject != upstream.Plain {
 		if s.preemption, err = configure(j); err != nil {

@@ -33,16 +33,21 @@ type subject struct {
 	job        upstream.Job
 	preemption preemption
 
-	shared   *plugin.Shared // nil unless the plugin is set up as tenon-scheduler sets it up
-	extend   sync.Once      // for shared.Extend
-	imitated sync.Once      // for imitate
+	shared    *plugin.Shared // nil unless the plugin is set up as tenon-scheduler sets it up
+	informers dynamicinformer.DynamicSharedInformerFactory
+	extend    sync.Once // for shared.Extend
+	imitated  sync.Once // for imitate
 }
 
 // registry returns the plugins that upstream's code adds to kube-scheduler.
 func (s *subject) registry() frameworkruntime.Registry {
 	switch s.job.Subject {
 	case upstream.Tenon:
-		return frameworkruntime.Registry{config.Tenon: s.tenon}
+		return frameworkruntime.Registry{
+			config.Tenon:       s.made(func(shared *plugin.Shared) plugin.Factory { return shared.Factory(config.Tenon) }),
+			config.TenonClaims: s.made((*plugin.Shared).Claims),
+			config.TenonGroups: s.made((*plugin.Shared).Groups),
+		}
 	case upstream.Alone:
 		return frameworkruntime.Registry{config.Tenon: func(ctx context.Context, args runtime.Object, h fwk.Handle) (
 			fwk.Plugin, error) {
@@ -60,24 +65,25 @@ func define(ctx context.Context, h fwk.Handle) error {
 	return (&control.Plane{Admin: h.KubeConfig()}).Define(ctx, crd.Layouts()...)
 }
 
-// tenon makes the plugin with the options of tenon-scheduler. Upstream's code passes no dynamic informers to
+// made makes a plugin of Tenon with the options of tenon-scheduler. Upstream's code passes no dynamic informers to
 // kube-scheduler, so the queue gets no events of layouts; the plugin's own queue of waiting pods does.
-func (s *subject) tenon(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-	if s.shared != nil {
-		return s.shared.Factory(config.Tenon)(ctx, args, h)
+func (s *subject) made(of func(*plugin.Shared) plugin.Factory) plugin.Factory {
+	return func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		if s.shared == nil {
+			if err := define(ctx, h); err != nil {
+				return nil, err
+			}
+			c, err := dynamic.NewForConfig(h.KubeConfig())
+			if err != nil {
+				return nil, fmt.Errorf("make client for layouts: %w", err)
+			}
+			s.informers = dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
+			s.shared = plugin.NewShared(plugin.Logger(ctx), plugin.Options{Informers: s.informers, Preemption: s.preemption})
+		}
+		p, err := of(s.shared)(ctx, args, h)
+		s.informers.Start(ctx.Done())
+		return p, err
 	}
-	if err := define(ctx, h); err != nil {
-		return nil, err
-	}
-	c, err := dynamic.NewForConfig(h.KubeConfig())
-	if err != nil {
-		return nil, fmt.Errorf("make client for layouts: %w", err)
-	}
-	informers := dynamicinformer.NewDynamicSharedInformerFactory(c, 0)
-	s.shared = plugin.NewShared(plugin.Logger(ctx), plugin.Options{Informers: informers, Preemption: s.preemption})
-	p, err := s.shared.Factory(config.Tenon)(ctx, args, h)
-	informers.Start(ctx.Done())
-	return p, err
 }
 
 // nodesMade is called by upstream's code whenever it has created nodes. In the workloads that package upstream lists,
