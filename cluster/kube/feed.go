@@ -256,12 +256,6 @@ func (f *Feed) bookRelations(p *boundPod) {
 	}
 }
 
-// forgetPod drops what the ledger has of a bound pod beyond its holdings.
-func (f *Feed) forgetPod(p *boundPod) {
-	f.book.Status(p.node, p.id.UID, place.Statuses{})
-	f.book.Relate(p.node, p.id.UID, state.Relations{})
-}
-
 // statusLag is the longest delay of a pod status after a newer status of another pod: a kubelet repeats failed status
 // updates every ten seconds (pkg/kubelet/status).
 const statusLag = 30 * time.Second
@@ -284,8 +278,9 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
-	if p := f.bound.drop(uid); p != nil {
-		f.forgetPod(p)
+	p := f.bound.drop(uid)
+	if p != nil {
+		f.book.Status(p.node, uid, place.Statuses{})
 		if c := f.coarse[p.node]; c != nil && c.reported {
 			c.addEnded(p)
 			f.later(settlePeriod, func() { f.longEnded(p) })
@@ -303,6 +298,9 @@ func (f *Feed) PodGone(pod *v1.Pod) {
 		}
 	}
 	f.Leave(pod)
+	if p != nil {
+		f.book.Relate(p.node, uid, state.Relations{})
+	}
 	if !refused && f.book.Booked(pod.Spec.NodeName, uid) {
 		f.later(vanishGrace, func() { f.book.Unreserve(uid) })
 	}
@@ -315,8 +313,9 @@ func (f *Feed) PodUnread(pod *v1.Pod) {
 	defer f.mu.Unlock()
 	uid := string(pod.UID)
 	if p := f.bound.drop(uid); p != nil {
-		f.forgetPod(p)
+		f.book.Status(p.node, uid, place.Statuses{})
 		f.book.Decline(uid)
+		f.book.Relate(p.node, uid, state.Relations{})
 	}
 }
 

@@ -53,7 +53,8 @@ func (b *Book) relate(a *account, uid string, r state.Relations) {
 	b.partners[r.Together][a.name]++
 }
 
-// unrelate drops the keys of a pod. It reports whether there were any.
+// unrelate drops the keys of a pod. It reports whether there were any. A pod that was reserved on trial, and asked for
+// no turn, is no news for others: a group cycle does that to all its pods, again and again.
 func (b *Book) unrelate(a *account, uid string) bool {
 	r, has := a.relations[uid]
 	if !has {
@@ -76,7 +77,7 @@ func (b *Book) unrelate(a *account, uid string) bool {
 		delete(b.partners, r.Together)
 	}
 	b.mu.Unlock()
-	if last {
+	if f := a.find(uid); last && (f == nil || f.asked || f.turned != 0) {
 		b.onParting(r.Together)
 	}
 	return true
