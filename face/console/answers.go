@@ -158,6 +158,14 @@ func overviewOf(n live.Node, misaligned int, labels []string) document.NodeOverv
 
 func (h *Handler) node(w http.ResponseWriter, q *request) error {
 	name := q.values.Get("node")
+	var claims *document.NodeClaims
+	if q.who.Claims != nil { // first, because it waits until the view has all that it follows
+		all, err := q.who.Claims(q.Context(), name)
+		if err != nil {
+			return err
+		}
+		claims = all.Shown(name)
+	}
 	n, ok := q.who.View.State().Node(name)
 	if !ok {
 		return fail(http.StatusNotFound, "node", "there is no node "+name+", or you may not read it")
@@ -170,13 +178,7 @@ func (h *Handler) node(w http.ResponseWriter, q *request) error {
 			doc.Holdings[i].Misaligned = misaligned[doc.Holdings[i].UID]
 		}
 	}
-	if q.who.Claims != nil {
-		all, err := q.who.Claims(q.Context(), name)
-		if err != nil {
-			return err
-		}
-		doc.Claims = all.Shown(name)
-	}
+	doc.Claims = claims
 	return answer(w, q.Request, doc)
 }
 
