@@ -268,6 +268,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		}
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
+		w.Guessed, w.Ordered = t.Guessed != "", t.Ordered
 		w.Group, w.Ungrouped = group, asked && kube.GroupOf(&t.Pod.Spec) != group
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		w.Claims, w.LackedClaims = s.needs.of(t.Pod)

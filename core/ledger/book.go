@@ -142,7 +142,9 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 		a.refused = nil
 	}
 	a.layout, a.empty, a.silent, a.flooded = &l, empty, false, 0
-	a.dropIdle()
+	for _, uid := range a.dropIdle() {
+		b.unrelate(a, uid)
+	}
 	var out []state.Outcome
 	if l.Amounts != nil {
 		a.pruneUnlisted(nil, true)
@@ -193,9 +195,9 @@ func (a *account) idle(p *place.Pod) bool {
 	return v.Fits() && len(v.Holdings) == 0
 }
 
-// dropIdle drops the assumed pods to which the node assigns nothing; see idle. If that costs more than maxEffort, it
-// leaves the remaining pods for the next call.
-func (a *account) dropIdle() {
+// dropIdle drops the assumed pods to which the node assigns nothing, and returns their UIDs; see idle. If that costs
+// more than maxEffort, it leaves the remaining pods for the next call.
+func (a *account) dropIdle() (dropped []string) {
 	effort := 0
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool {
 		if f.onto == a.empty {
@@ -206,10 +208,12 @@ func (a *account) dropIdle() {
 		}
 		idle := a.idle(f.pod)
 		if f.onto = a.empty; idle {
-			a.unassumed = append(a.unassumed, f.id.UID)
+			dropped = append(dropped, f.id.UID)
 		}
 		return idle
 	})
+	a.unassumed = append(a.unassumed, dropped...)
+	return dropped
 }
 
 // Forget drops a node's report. The pods that are assumed there stay assumed, and its unlisted pods are assumed

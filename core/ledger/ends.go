@@ -74,6 +74,7 @@ func (b *Book) release(a *account, uid string) {
 	a.news++
 	delete(a.doubts, uid)
 	a.markReleased()
+	b.unrelate(a, uid)
 	b.renew(a)
 }
 
@@ -200,6 +201,7 @@ func (b *Book) Pardon(node string) {
 // makes the holdings of other assumed pods uncertain; see markReleased.
 func (b *Book) cancel(a *account, uid string) {
 	b.unmarkAssumed(uid)
+	b.unrelate(a, uid)
 	if a.excess[uid] {
 		if delete(a.excess, uid); len(a.excess) == 0 {
 			b.renew(a)
@@ -213,7 +215,6 @@ func (b *Book) cancel(a *account, uid string) {
 		b.renew(a)
 		return
 	}
-	b.unrelate(a, uid)
 	me := a.find(uid)
 	a.assumed = slices.DeleteFunc(slices.Clone(a.assumed), func(f *assumedPod) bool { return f == me })
 	if me.turned != 0 {

@@ -31,17 +31,18 @@ func (b *Book) Relate(node, uid string, r state.Relations) {
 	}
 	a := b.ensure(node)
 	defer b.close(a)
+	delete(a.leaving, uid)
 	if _, has := a.relations[uid]; !has {
 		b.relate(a, uid, r)
 		b.renew(a)
 	}
 }
 
-// relate records the keys of a pod.
+// relate records the keys of a pod, in place of others.
 func (b *Book) relate(a *account, uid string, r state.Relations) {
+	b.unrelate(a, uid)
 	a.ownRelations()
 	a.relations[uid] = r
-	delete(a.leaving, uid)
 	if r.Together == "" {
 		return
 	}

@@ -31,7 +31,8 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 	}
 	f := a.find(uid)
 	var passed []*assumedPod
-	if f.turned == 0 {
+	first := f.turned == 0
+	if first {
 		f.created, f.asked = created, true
 		v, why := a.ask(f)
 		if why != "" {
@@ -44,7 +45,7 @@ func (b *Book) Turn(uid string, created int64) (v place.Verdict, wait *Wait, err
 		passed = b.take(a, f)
 	}
 	v = granted(b.snap.Load().Node(a.name), f)
-	if other := b.apartFrom(a, f); other != "" {
+	if other := b.apartFrom(a, f); other != "" && first {
 		v = refusedElsewhere(other)
 	}
 	if !v.Fits() {

@@ -159,8 +159,8 @@ func (q *Queue[K, C, P]) Remove(uid string) {
 	}
 }
 
-// Reconsider makes the queue try a pod again on each of the given nodes once its attempt has failed, even if they
-// have not changed.
+// Reconsider makes the queue try a pod again on each of the given nodes, even if they have not changed: now if it
+// waits, or once its attempt has failed.
 func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	x := q.pods[uid]
 	if x == nil {
@@ -170,6 +170,9 @@ func (q *Queue[K, C, P]) Reconsider(uid string, nodes []string) {
 	for _, n := range nodes {
 		if _, ok := q.changed[n]; !ok {
 			q.changed[n] = 0
+		}
+		if x.waits {
+			q.markDue(n, x.class)
 		}
 	}
 }

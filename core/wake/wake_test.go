@@ -202,6 +202,21 @@ func TestReconsiderTriesAllNodes(t *testing.T) {
 	}
 }
 
+// A pod that waits is tried at once, on nodes that have not changed since its attempt.
+func TestReconsiderWakesAPodThatWaits(t *testing.T) {
+	w := newWorld(map[string]int{"n": 4, "m": 0})
+	p := toy{"p", 2, 0}
+	w.q.Begin(p.uid, p.size, p.size, p)
+	w.q.Fail(p.uid, p, w.q.Attempt(p.uid), &Nodes{})
+	if w.run(); w.placed["p"] != "" {
+		t.Fatalf("nothing has changed, and placed are %v", w.placed)
+	}
+	w.q.Reconsider(p.uid, w.nodes())
+	if w.run(); w.placed["p"] != "n" {
+		t.Errorf("placed are %v", w.placed)
+	}
+}
+
 func TestALateReportOfAnEndDoesNotEndTheNextAttempt(t *testing.T) {
 	w := newWorld(map[string]int{"n": 0})
 	w.deaf = true

@@ -52,6 +52,10 @@ type Workload struct {
 	Group string
 	// Ungrouped: the API server drops the name of the PodGroup from the pods.
 	Ungrouped bool
+	// Guessed: Count is a guess, since the kind of the object is not known.
+	Guessed bool
+	// Ordered: its controller makes the next pod once the one before it runs.
+	Ordered bool
 }
 
 // String names the object, for example "Deployment ml/trainer".

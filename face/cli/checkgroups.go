@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -81,13 +82,19 @@ func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
 	if g.Least == 0 {
 		out.Notes = append(out.Notes, "its policy is basic: its pods may start one by one")
 	}
+	if g.Least == 0 && g.Label != "" {
+		out.Notes = append(out.Notes, "the nodes of all its pods need the same value of "+g.Label+", which is not judged")
+	}
 	if g.Part {
-		out.Notes = append(out.Notes, "it belongs to a composite group, in which kube-scheduler starts each group as a "+
-			"gang of its own")
+		out.Notes = append(out.Notes, "it belongs to a composite group: when that starts, and where, is not judged")
 	}
 	if slices.ContainsFunc(members, func(x checked) bool { return x.workload.Ungrouped }) {
 		out.Notes = append(out.Notes, "the API server drops spec.schedulingGroup of its pods: they start one by one, unless "+
 			"its feature gate GenericWorkload is switched on")
+	}
+	if pods := podsOf(members); pods < g.Least && len(members) > 0 && atLeast(members) {
+		out.Notes = append(out.Notes, fmt.Sprintf("its minCount is %d, and the files make %s of it, as far as that is known",
+			g.Least, podsText(pods)))
 	}
 	if g.Least > 0 && len(members) > 0 {
 		out.Problems = append(out.Problems, groupProblems(s, g, members)...)
@@ -103,7 +110,7 @@ func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
 // groupProblems returns what keeps a gang from ever starting.
 func groupProblems(s Stage, g whatif.Group, members []checked) (out []string) {
 	pods := podsOf(members)
-	if pods < g.Least {
+	if pods < g.Least && !atLeast(members) {
 		out = append(out, fmt.Sprintf("its minCount is %d, and the files make %s of it: lower minCount, or make more pods",
 			g.Least, podsText(pods)))
 	}
@@ -116,13 +123,16 @@ func groupProblems(s Stage, g whatif.Group, members []checked) (out []string) {
 		out = append(out, "its pods have different schedulers ("+strings.Join(schedulers, ", ")+
 			"), and none of these gets all of them: give all of them the same schedulerName")
 	}
-	able := slices.DeleteFunc(slices.Clone(members), func(x checked) bool { return !x.passes() })
+	if text := oneAfterTheOther(g.Least, pods, members); text != "" {
+		out = append(out, text)
+	}
+	able := slices.DeleteFunc(slices.Clone(members), func(x checked) bool { return !x.passes() && !x.needsOthers() })
 	if n := podsOf(able); n < g.Least && pods >= g.Least {
 		return append(out, fmt.Sprintf("only %d of its %s can run on any node, and it needs %d", n, podsText(pods),
 			g.Least))
 	}
 	racks := racksOf(s, g)
-	if racks == nil || pods < g.Least || len(s.Nodes()) == 0 {
+	if racks == nil || pods < g.Least || len(s.Nodes()) == 0 || slices.ContainsFunc(members, checked.needsOthers) {
 		return out
 	}
 	if len(racks) == 0 {
@@ -139,6 +149,35 @@ func groupProblems(s Stage, g whatif.Group, members []checked) (out []string) {
 			"can run on such nodes (%s)", g.Least, g.Label, most, cmp.Or(best, "none")))
 	}
 	return out
+}
+
+// atLeast reports whether workloads may make more pods than is known.
+func atLeast(members []checked) bool {
+	return slices.ContainsFunc(members, func(x checked) bool { return x.workload.Guessed })
+}
+
+// needsOthers reports whether a node refuses a pod only as long as other pods are not there, which may be pods of its
+// group.
+func (c checked) needsOthers() bool {
+	return slices.ContainsFunc(c.Refusals, func(r whatif.Refusal) bool {
+		return slices.ContainsFunc(r.Reasons, func(x place.Reason) bool { return x.Code == place.PodAffinity })
+	})
+}
+
+// oneAfterTheOther returns why a gang never has enough pods at the same time: a controller makes the next one when the
+// one before it runs. It returns "" if it has.
+func oneAfterTheOther(least, pods int, members []checked) string {
+	name := ""
+	for _, x := range members {
+		if x.workload.Ordered {
+			name, pods = x.workload.String(), pods-x.workload.Count+1
+		}
+	}
+	if name == "" || pods >= least {
+		return ""
+	}
+	return fmt.Sprintf("%s gets its next pod when the one before it runs, and kube-scheduler waits for %d pods: set "+
+		"spec.podManagementPolicy to Parallel", name, least)
 }
 
 // within returns the workloads whose pods can run on a node of a rack, with these nodes alone.

@@ -35,6 +35,7 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: %[1]s}
 spec:
+  podManagementPolicy: Parallel
   replicas: %[3]d
   selector: {matchLabels: {app: %[1]s}}
   template:
@@ -215,6 +216,19 @@ func mostAtOnce(free [][2]int, cpus []int) int {
 	return most
 }
 
+// guessed is an object of a kind that nothing here knows, which may make more pods than one.
+const guessed = `
+apiVersion: example.com/v1
+kind: Crew
+metadata: {name: crew}
+spec:
+  hands: 4
+  template:
+    spec:
+      schedulingGroup: {podGroupName: g}
+      containers: [{name: c, image: x, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}]
+`
+
 func TestCheckFindsWhatKeepsAGangFromStarting(t *testing.T) {
 	two := group("g", 2, "")
 	for name, c := range map[string]struct {
@@ -236,7 +250,15 @@ func TestCheckFindsWhatKeepsAGangFromStarting(t *testing.T) {
 		"alone": {two, ExitYes, "Note: no pods of the files name it."},
 		"composite": {strings.Replace(two, "spec:", "spec:\n  parentCompositePodGroupName: all\n  workloadRef: "+
 			"{workloadName: w, templateName: t}", 1) + members("a", "g", 2, 2, ""), ExitYes, "Note: it belongs to a " +
-			"composite group, in which kube-scheduler starts each group as a gang of its own."},
+			"composite group: when that starts, and where, is not judged."},
+		"one after the other": {two + strings.Replace(members("a", "g", 2, 2, ""), "Parallel", "OrderedReady", 1), ExitNo,
+			"StatefulSet default/a gets its next pod when the one before it runs, and kube-scheduler waits for 2 pods: set " +
+				"spec.podManagementPolicy to Parallel."},
+		"needs others": {two + members("a", "g", 1, 2, "") + members("b", "g", 1, 2, "affinity: {podAffinity: "+
+			"{requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: "+
+			"{matchLabels: {app: a}}}]}},"), ExitNo, "PodGroup default/g: its pods start together, 2 at least."},
+		"guessed": {two + guessed, ExitYes, "Note: its minCount is 2, and the files make 1 pod of it, as far as that is " +
+			"known."},
 		"racks": {group("g", 2, "{key: rack}") + members("a", "g", 2, 2, ""), ExitYes, "Note: racks are not judged"},
 		"refused": {group("g", 0, "") + members("a", "g", 2, 2, ""), ExitError,
 			"document 1: PodGroup g: spec.schedulingPolicy.gang.minCount: Invalid value: 0: must be at least 1"},

@@ -97,6 +97,9 @@ func (g *podGroup) oneByOne(countMax bool) string {
 	case len(g.tasks) == 0:
 		return noMembers
 	case g.Least == 0:
+		if g.Label != "" {
+			return "its policy is basic" + then + ", and it is not judged that their nodes need the same value of " + g.Label
+		}
 		return "its policy is basic" + then
 	case countMax:
 		return "--count max counts the pods of each workload by itself" + then
@@ -203,6 +206,13 @@ func (g *podGroup) also() (out string) {
 	if g.Part {
 		out += " " + composite
 	}
+	var members []checked
+	for _, t := range g.tasks {
+		members = append(members, checked{workload: t.workload})
+	}
+	if text := oneAfterTheOther(g.Least, g.pods, members); text != "" && g.pods >= g.Least {
+		out += " It never starts, though: " + text + "."
+	}
 	return out
 }
 
@@ -213,7 +223,7 @@ func noRacks(label string) string {
 }
 
 // composite is about a group of a composite group.
-const composite = "It belongs to a composite group, in which kube-scheduler starts each group as a gang of its own."
+const composite = "It belongs to a composite group: when that starts, and where, is not judged."
 
 // doubts are the causes for which it is not known whether a gang fits.
 var doubts = map[whatif.Doubt]string{

@@ -84,6 +84,11 @@ func (s *simulation) unplaced() (n int) {
 			n += t.unplaced()
 		}
 	}
+	for _, g := range s.groups {
+		if g.note == "" {
+			n += max(0, g.Least-g.pods) // pods that nothing makes
+		}
+	}
 	return n
 }
 

@@ -169,50 +169,46 @@ func (g *group) fitsTogether(n *state.Node) bool {
 	return on.Len() == 1
 }
 
-// A pod that has to be together with others waits if their NUMA node has no room, although others have, with the
-// reason. Once they have left, it runs on another node: theirs is closed by then.
+// A pod that has to be together with others waits if their NUMA node has no room, although other nodes have, with the
+// reason. Once they have left, it runs on another node, on which nothing has changed: theirs is too full all the same.
 func TestAPodWaitsForTheNUMANodeOfOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, client, pods := startRunning(ctx, t, scheduler.Tenon, nil)
 	hasFree(ctx, t, s, map[string]int{"a": 60, "b": 60, "c": 60})
-	g := group{name: "pair", pods: []*v1.Pod{ofCPUs("pair-server", 12), ofCPUs("pair-worker", 12),
-		ofCPUs("pair-large", 20)}}
-	g.relate(pod.TogetherAnnotation)
-	for _, p := range g.pods {
-		if err := workload.Create(ctx, client, p); err != nil {
-			t.Fatal(err)
-		}
-		if p == g.pods[1] {
-			if _, err := pods.Until(ctx, func(all []*v1.Pod) bool { return g.progress(all).running == 2 }); err != nil {
+	on := func(g *group) {
+		for _, p := range g.pods {
+			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: "c"}
+			if err := workload.Create(ctx, client, p); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	why, node := "", ""
-	_, err := pods.Until(ctx, func(all []*v1.Pod) bool {
-		for _, p := range all {
-			if f, text := workload.FateOf(p); p.Name == "pair-large" && f == workload.Pending {
-				why = text
-			}
-			if p.Spec.NodeName != "" {
-				node = p.Spec.NodeName
-			}
+		if _, err := pods.Until(ctx, g.runs); err != nil {
+			t.Fatal(err)
 		}
-		return why != ""
-	})
-	if err != nil || !strings.Contains(why, "together") {
-		t.Fatalf("the large pod waits for %q, %v", why, err)
 	}
-	t.Log(why)
-	taint(ctx, t, client, node)
-	remove(ctx, t, client, group{pods: g.pods[:1]})
-	remove(ctx, t, client, group{pods: g.pods[1:2]})
-	all, err := pods.Until(ctx, func(all []*v1.Pod) bool { return g.progress(all).running == 1 && len(all) == 1 })
+	held := group{name: "held", pods: []*v1.Pod{ofCPUs("held-0", 24), ofCPUs("held-1", 24)}}
+	on(&held)
+	pair := group{name: "pair", pods: []*v1.Pod{ofCPUs("pair-server", 2), ofCPUs("pair-worker", 2)}}
+	pair.relate(pod.TogetherAnnotation)
+	on(&pair)
+	large := group{name: "large", pods: []*v1.Pod{ofCPUs("large-0", 20)}}
+	large.pods[0].Annotations = pair.pods[0].Annotations
+	if err := workload.Create(ctx, client, large.pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	all, err := pods.Until(ctx, large.pending)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all[0].Spec.NodeName == node {
-		t.Errorf("the pod runs on %s, which is closed", node)
+	for _, p := range all {
+		if _, why := workload.FateOf(p); p.Name == "large-0" && !strings.Contains(why, "together with pods on node c") {
+			t.Errorf("the large pod waits for %q", why)
+		}
+	}
+	remove(ctx, t, client, pair)
+	if all, err = pods.Until(ctx, large.runs); err != nil {
+		describe(t, map[string]group{"large": large}, all)
+		t.Fatal(err)
 	}
 }

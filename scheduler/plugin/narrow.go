@@ -20,11 +20,14 @@ import (
 // other. Any other pod whose fits were not computed gets all nodes.
 func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod *v1.Pod,
 	nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+	if p.candidates == nil {
+		return nil
+	}
 	if s.together != "" {
 		s.named = sets.New(s.together)
 		return &fwk.PreFilterResult{NodeNames: s.named}
 	}
-	if p.candidates == nil || s.fits == nil && !s.large() {
+	if s.fits == nil && !s.large() {
 		return nil
 	}
 	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return withAllNodes(cs, report.Attempt{}) },
