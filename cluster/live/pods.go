@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -130,7 +130,7 @@ func (r *record) Pod() *v1.Pod {
 
 func (r *record) entry() Pod {
 	return Pod{ID: r.id, Node: r.node, Scheduler: r.spec.spec.SchedulerName, Phase: r.phase, Reason: r.status().Reason,
-		Group: kube.GroupOf(&r.spec.spec), Created: time.Unix(r.created, 0)}
+		Group: group.Of(&r.spec.spec), Created: time.Unix(r.created, 0)}
 }
 
 // status returns the part of the status that rare has; without rare, an empty status.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
 )
@@ -29,7 +30,7 @@ func trimPod(p *v1.Pod) *v1.Pod {
 		Resources: s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGates: s.SchedulingGates,
 		HostNetwork: s.HostNetwork, InitContainers: trimContainers(s.InitContainers),
 		Containers: trimContainers(s.Containers), Volumes: trimVolumes(s.Volumes)}
-	kube.KeepGroup(&out.Spec, s)
+	group.Keep(&out.Spec, s)
 	t := &p.Status
 	out.Status = v1.PodStatus{Phase: t.Phase, Reason: clip(t.Reason), Message: clip(t.Message),
 		NominatedNodeName: t.NominatedNodeName, StartTime: t.StartTime, QOSClass: t.QOSClass,

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/place"
@@ -254,7 +255,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 	for _, t := range f.Templates {
 		t.Namespace = cmp.Or(t.Namespace, namespace)
 		t.Pod.Namespace = t.Namespace
-		group := kube.GroupOf(&t.Pod.Spec) // before an API server is asked, which may not have the field
+		named := group.Of(&t.Pod.Spec) // before an API server is asked, which may not have the field
 		asked, unjudged, err := s.admit(&t, f.Classes)
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
@@ -269,7 +270,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
 		w.Guessed, w.Ordered = t.Guessed != "", t.Ordered
-		w.Group, w.Ungrouped = group, asked && kube.GroupOf(&t.Pod.Spec) != group
+		w.Group, w.Ungrouped = named, asked && group.Of(&t.Pod.Spec) != named
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		w.Claims, w.LackedClaims = s.needs.of(t.Pod)
 		if t.Guessed != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/held"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/live"
@@ -125,7 +126,7 @@ func (c *Live) PodsOf(ctx context.Context, kind, namespace, name string) ([]Pod,
 		return nil, err
 	}
 	out, _ := newPods(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
-		return kube.GroupOf(&p.Pod().Spec) != name
+		return group.Of(&p.Pod().Spec) != name
 	}))
 	if len(out) == 0 {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}, name)

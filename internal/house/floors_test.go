@@ -121,21 +121,23 @@ var floors = []floor{
 	{"cluster/claims", nil, words(`core/idset core/printable core/topo`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/held", nil, words(`core/... api/document api/v1alpha1 cluster/claims cluster/kube`),
 		words(`k8s.io/api k8s.io/apimachinery`)},
+	{"cluster/group", nil, nil, words(`k8s.io/api`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
 	{
 		"cluster/stage",
 		nil,
-		words(`core/... api/... cluster/held cluster/kube cluster/manifest cluster/nrt`),
+		words(`core/... api/... cluster/group cluster/held cluster/kube cluster/manifest cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/claims cluster/kube
+		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/claims cluster/group cluster/kube
 			cluster/nrt`),
 		append(topologies, inCluster...),
 	},
-	{"cluster/view", nil, words(`core/... api/document api/pod cluster/claims cluster/held cluster/kube cluster/live cluster/stage`), inCluster},
+	{"cluster/view", nil, words(`core/... api/document api/pod cluster/claims cluster/group cluster/held cluster/kube cluster/live
+		cluster/stage`), inCluster},
 	{"cluster/live/livetest", nil, words(`core/... api/v1alpha1`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/kube/kubetest", nil, words(`core/... api/v1alpha1 cluster/kube`), append(topologies, inCluster...)},
 

@@ -1,11 +1,13 @@
 package plugin
 
 import (
+	"slices"
 	"sync"
 
 	"volcano.sh/volcano/pkg/scheduler/api"
 	"volcano.sh/volcano/pkg/scheduler/plugins/util"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/evict"
 	"github.com/tenon-numa/tenon/core/state"
 )
@@ -24,9 +26,10 @@ func (s *session) reclaimable(task *api.TaskInfo, all []*api.TaskInfo) ([]*api.T
 }
 
 // choose returns the cheapest set of candidates without which the task would be aligned on their node, and a vote. It
-// takes only candidates that the other plugins allow to evict. It abstains if the task is aligned without evictions:
-// then only plain amounts are short, and other plugins choose. It rejects if no set is enough. Volcano evicts only
-// tasks that all voting plugins return, until the plain amounts suffice.
+// takes only candidates that the other plugins allow to evict, and none that the task has to be together with. It
+// abstains if the task is aligned without evictions: then only plain amounts are short, and other plugins choose. It
+// rejects if no set is enough. Volcano evicts only tasks that all voting plugins return, until the plain amounts
+// suffice.
 //
 // The last argument asks all plugins, also choose itself; that inner call abstains.
 func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
@@ -48,6 +51,13 @@ func (s *session) choose(task *api.TaskInfo, all []*api.TaskInfo,
 	if s.guard.Distrusts(n) != 0 {
 		return nil, util.Abstain
 	}
+	key := a.Demand.Together
+	if at := s.book.Together(key); at != "" && at != node.Name {
+		return nil, util.Reject
+	}
+	allowed = slices.DeleteFunc(slices.Clone(allowed), func(t *api.TaskInfo) bool {
+		return key != "" && pod.Relations(t.Pod).Together == key
+	})
 	n = s.stateAfterSession(n, node, a.id.UID)
 	if n.Takes(a.Pod, a.Demand) {
 		return nil, util.Abstain
