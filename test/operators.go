@@ -36,7 +36,7 @@ func (r *runner) operators(ctx context.Context, args []string) error {
 // builtOperators tests the gangs of operators if their programs are built. The first build takes some seven minutes on
 // two cores, which is too long for every run.
 func (r *runner) builtOperators(ctx context.Context, args []string) error {
-	// Modules that are not here are not fetched to find out what is not built.
+	// With this, the go command fetches no modules.
 	stale, err := operatorGo(ctx, []string{"GOPROXY=off"}, "list", "-deps", "-f", "{{if .Stale}}x{{end}}", "tool")
 	if n := len(strings.Fields(stale)); err != nil || n > fewStale {
 		r.reportLeftOut("%s: the operators' programs are not built here, which takes some seven minutes: "+

@@ -21,20 +21,23 @@ func TestPodsPassEachOtherInRandomInterleavings(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		m := beginOn(randomNode(t, r), randomPods(r), 2)
 		m.restarts = 0
-		for {
-			next := m.moves(t)
-			if len(next) == 0 {
-				break
-			}
-			m = next[r.IntN(len(next))]
-			m.check(t)
+		m.wander(t, r, func(m *model) {
 			for _, f := range m.book.nodes["n"].assumed {
 				passes += min(1, f.passes)
 			}
-		}
+		})
 	}
 	if passes < 100 {
 		t.Errorf("pods were passed in %d states, want many", passes)
+	}
+}
+
+// wander takes random moves until there is none left, and checks every state; see gets each of them.
+func (m *model) wander(t *testing.T, r *rand.Rand, see func(*model)) {
+	for next := m.moves(t); len(next) > 0; next = m.moves(t) {
+		m = next[r.IntN(len(next))]
+		m.check(t)
+		see(m)
 	}
 }
 

@@ -167,7 +167,7 @@ func (b *Book) elsewhere(node string, d place.Demand) (other string) {
 // refusedElsewhere is the refusal of a pod that has to be together with pods on another node.
 func refusedElsewhere(other string) place.Verdict {
 	return place.Verdict{Refusal: place.TopologyAffinityError,
-		Reasons: []place.Reason{{Code: place.NotTogether, With: other}}}
+		Reasons: []place.Reason{place.Elsewhere(other)}}
 }
 
 // meetsRelation reports whether the i-th assumed pod is, in a state, where its demand about other pods wants it.

@@ -74,14 +74,7 @@ func TestRelatedPodsAreWhereTheyHaveToBe(t *testing.T) {
 		}
 		m := beginOn(randomNode(t, r), pods, 3)
 		m.restarts, m.surprised = r.IntN(2), true
-		for {
-			next := m.moves(t)
-			if len(next) == 0 {
-				break
-			}
-			m = next[r.IntN(len(next))]
-			m.check(t)
-		}
+		m.wander(t, r, func(*model) {})
 	}
 	if met < 300 {
 		t.Errorf("%d pods were beside others that they are related to, want many", met)

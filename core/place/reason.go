@@ -333,6 +333,9 @@ func (r Reason) loops() string {
 		" are reserved without their siblings"
 }
 
+// Elsewhere is the reason for which a node bars a pod that has to be together with pods on another node.
+func Elsewhere(node string) Reason { return Reason{Code: NotTogether, With: node} }
+
 // related describes what the pod asks for beside other pods.
 func (r Reason) related() string {
 	on := func(ids string) string {

@@ -95,8 +95,11 @@ func (n *Node) roomFor(p *place.Pod, d place.Demand) *place.Usage {
 	}
 	if d.Together != "" && together == 0 {
 		for i := range n.Machine.NUMAs() {
-			if one := topo.Mask(1) << uint(i); left&one != 0 && place.Fits(n.Usage.On(one), p) {
-				return n.Usage.On(one)
+			if !left.Has(i) {
+				continue
+			}
+			if one := n.Usage.On(1 << uint(i)); place.Fits(one, p) {
+				return one
 			}
 		}
 	}

@@ -55,17 +55,14 @@ func partners(nodes []Node, d place.Demand) int {
 	return slices.IndexFunc(nodes, func(n Node) bool { return !n.Gone && n.State.Together(d.Together) })
 }
 
-// elsewhere returns the reasons for which the node at a position bars a pod, with that of [Elsewhere] if partners has
+// elsewhere returns the reasons for which the node at a position bars a pod, with [place.Elsewhere] if partners has
 // found another node.
 func elsewhere(barred []place.Reason, nodes []Node, with, at int) []place.Reason {
 	if with < 0 || with == at {
 		return barred
 	}
-	return append(barred[:len(barred):len(barred)], Elsewhere(nodes[with].Name))
+	return append(barred[:len(barred):len(barred)], place.Elsewhere(nodes[with].Name))
 }
-
-// Elsewhere is the reason for which a node bars a pod that has to be together with pods on another node.
-func Elsewhere(node string) place.Reason { return place.Reason{Code: place.NotTogether, With: node} }
 
 // crowding returns the cost if NUMA nodes do not matter: how full the node will be of CPUs, memory and pods, in the
 // manner of kube-scheduler's NodeResourcesFit, which by default takes the emptiest node.

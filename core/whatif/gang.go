@@ -369,16 +369,16 @@ func (t *gathering) find(r Rack, least, budget int, refusing map[pinned]bool) (p
 			problem.Nodes[i] = n.State
 		}
 	}
-	var members []int
+	var members, with []int
 	for i, m := range t.Pods {
 		if !m.Want.Pod.Plain() {
-			members = append(members, i)
+			members, with = append(members, i), append(with, partners(t.nodes, m.Want.Demand))
 			problem.Pods = append(problem.Pods, assign.Pod{ID: m.ID, Pod: m.Want.Pod, Demand: m.Want.Demand, Kind: t.kinds[i]})
 		}
 	}
 	problem.Barred = func(node, pod int) bool {
 		i, at := members[pod], r.Nodes[node]
-		return refusing[pinned{t.kinds[i], at}] || t.bars(t.Pods[i].Want, at)
+		return refusing[pinned{t.kinds[i], at}] || with[pod] >= 0 && with[pod] != at || t.bars(t.Pods[i].Want, at)
 	}
 	problem.Room = func(node int, pods []int) bool {
 		needs := Amounts{}
@@ -409,8 +409,7 @@ func (t *gathering) find(r Rack, least, budget int, refusing map[pinned]bool) (p
 // bars reports whether something else than amounts, NUMA nodes and other pods keeps a pod from a node.
 func (p *Plan) bars(w *Want, at int) bool {
 	n := &p.nodes[at]
-	with := partners(p.nodes, w.Demand)
-	return with >= 0 && with != at || len(w.Bars.at(at)) > 0 || p.rules.distrusts(n, w.Demand) != nil ||
+	return len(w.Bars.at(at)) > 0 || p.rules.distrusts(n, w.Demand) != nil ||
 		p.rules.Guard.Refuses(n.State, w.Pod, w.Demand) != 0
 }
 

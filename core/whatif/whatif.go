@@ -231,7 +231,7 @@ func (p *Plan) Fill(w *Want, count int, name func(i int) state.PodID, step func(
 // that have no room.
 func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (out Outcome, wanted int, err error) {
 	var full []int
-	neighbours := p.neighbours(w)
+	neighbours, with := p.neighbours(w), partners(p.nodes, w.Demand)
 	for i := range p.nodes {
 		if p.nodes[i].Gone || len(w.Bars.at(i)) > 0 {
 			continue
@@ -239,13 +239,14 @@ func (p *Plan) Each(w *Want, name func(i int) state.PodID, step func() error) (o
 		if err := step(); err != nil {
 			return out, wanted, err
 		}
-		with := partners(p.nodes, w.Demand)
 		if wanted++; neighbours != nil && !neighbours.Lets(i) || with >= 0 && with != i || p.cost(i, w) == refused {
 			full = append(full, i)
 			continue
 		}
 		out.Placed = append(out.Placed, p.put(i, w, name(i)))
-		p.recordPlaced(w, neighbours, i)
+		if p.recordPlaced(w, neighbours, i); with < 0 {
+			with = partners(p.nodes, w.Demand)
+		}
 	}
 	out.Refusals = p.refusals(w, neighbours, full)
 	return out, wanted, nil

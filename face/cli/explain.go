@@ -184,10 +184,8 @@ func (a *app) podName(ref string) (namespace, name string, err error) {
 // kubelet has refused it there.
 func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Problem) *explanation {
 	e := &explanation{pod: pod, problems: sortedProblems(problems)}
-	for _, n := range sortedNodes(nodes) {
-		if e.together == "" && n.Together(pod.Demand.Together) && pod.Node == "" {
-			e.together = n.Name
-		}
+	if pod.Node == "" {
+		e.together = partnersOf(pod.Demand, nodes)
 	}
 	for _, n := range sortedNodes(nodes) {
 		if n.Name == pod.Node {
@@ -211,6 +209,17 @@ func newExplanation(pod view.Pod, nodes []*state.Node, problems []document.Probl
 	e.tryRemedies()
 	e.findWays()
 	return e
+}
+
+// partnersOf returns the node on which the pods are that a demand wants a pod to be together with, the first by name,
+// or "".
+func partnersOf(d place.Demand, nodes []*state.Node) string {
+	for _, n := range sortedNodes(nodes) {
+		if n.Together(d.Together) {
+			return n.Name
+		}
+	}
+	return ""
 }
 
 // tryRemedies adds remedies to the reasons of nodes on which the pod never fits: it tries changes that would let the
@@ -247,7 +256,7 @@ func (e *explanation) judge(name string, n *state.Node) (known bool) {
 func (e *explanation) barred(name string) []place.Reason {
 	out := e.pod.Around[name].Barred
 	if e.together != "" && e.together != name {
-		out = append(out[:len(out):len(out)], whatif.Elsewhere(e.together))
+		out = append(out[:len(out):len(out)], place.Elsewhere(e.together))
 	}
 	return out
 }

@@ -82,10 +82,8 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	}
 	partners := map[string]string{}
 	for _, p := range problem.Pods {
-		if key := p.Demand.Together; key != "" && partners[key] == "" {
-			if i := slices.IndexFunc(nodes, func(n *state.Node) bool { return n.Together(key) }); i >= 0 {
-				partners[key] = nodes[i].Name
-			}
+		if _, known := partners[p.Demand.Together]; !known {
+			partners[p.Demand.Together] = partnersOf(p.Demand, nodes)
 		}
 	}
 	problem.Barred = func(node, pod int) bool {

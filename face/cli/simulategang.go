@@ -198,7 +198,7 @@ func (g *podGroup) inRack() string {
 	return fmt.Sprintf(" where %s is %s", g.Label, g.outcome.Rack)
 }
 
-// also returns sentences about what is not judged.
+// also returns what people have to know beside the answer: what simulate does not look at, and why the gang may wait.
 func (g *podGroup) also() (out string) {
 	if g.Label != "" && g.racks == nil {
 		out += " " + noRacks(g.Label)

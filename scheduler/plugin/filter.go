@@ -12,7 +12,6 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
@@ -56,7 +55,7 @@ func (p *Plugin) judge(s *podState, name string, slot int) *fwk.Status {
 		return s.recordFilter(name, nil, p.distrustStatus(s, n, why, name))
 	}
 	if s.elsewhere(name) {
-		r := whatif.Elsewhere(s.together)
+		r := place.Elsewhere(s.together)
 		return s.recordFilter(name, []place.Reason{r}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, p.text(s.pod, r)))
 	}
 	if r := p.refuses(s, n, o, slot); r != nil {

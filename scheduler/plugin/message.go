@@ -401,7 +401,7 @@ func (f *facts) own(n *state.Node, status *fwk.Status) []place.Reason {
 		return nil
 	}
 	if f.s.elsewhere(n.Name) {
-		return []place.Reason{whatif.Elsewhere(f.s.together)}
+		return []place.Reason{place.Elsewhere(f.s.together)}
 	}
 	why := f.p.guard.Distrusts(n)
 	if slot, ok := f.s.snap.Slot(n.Name); why == 0 && ok && f.s.answers != nil {

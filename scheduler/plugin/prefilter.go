@@ -83,7 +83,7 @@ func (p *Plugin) cacheRefusals(s *podState) {
 
 // takeSnapshot sets the snapshot of the ledger, and finds the cached answers for pods of this kind.
 func (p *Plugin) takeSnapshot(s *podState, snap *ledger.Snapshot, nodes []fwk.NodeInfo) {
-	s.snap, s.together = snap, p.Book.Together(s.demand.Together)
+	s.snap, s.together = snap, p.together(s.demand.Together)
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.readAnswers(s)
 	s.backoff = p.turns.Of(s.uid)

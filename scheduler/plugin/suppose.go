@@ -91,7 +91,6 @@ func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes
 	s.strategy = p.scoring(s.wish)
 	p.takeSnapshot(s, t.snap, nodes)
 	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
-	s.together = p.together(s.demand.Together)
 	cs.Write(stateKey, s)
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
@@ -93,7 +92,7 @@ func (s *session) stateFor(a *taskRequest, task *api.TaskInfo, node *api.NodeInf
 	}
 	snap := s.book.Snapshot()
 	if at := s.book.Together(a.Demand.Together); at != "" && at != node.Name {
-		return nil, refused(task, node, true, texts(a.Pod, "", []place.Reason{whatif.Elsewhere(at)})...)
+		return nil, refused(task, node, true, texts(a.Pod, "", []place.Reason{place.Elsewhere(at)})...)
 	}
 	n := snap.Node(node.Name)
 	switch why := s.guard.Distrusts(n); {
