@@ -178,7 +178,8 @@ func TestShareOfAProfile(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	got, err := Choose([]string{"numa", "NUMAShared", "misc:SchedulingBasic:5000Nodes"})
-	if err != nil || len(got) != 7 || got[6].String() != "SchedulingBasic 5000Nodes" {
+	if err != nil || len(got) < 3 || got[0].Case != "NUMAGuaranteed" ||
+		got[len(got)-2].String() != "NUMAShared 1000Nodes" || got[len(got)-1].String() != "SchedulingBasic 5000Nodes" {
 		t.Errorf("chosen are %v (%v)", got, err)
 	}
 	if got, err := Choose([]string{"short", "shrt"}); err == nil {
