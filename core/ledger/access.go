@@ -82,7 +82,7 @@ func (b *Book) close(a *account) {
 		return
 	}
 	if a.layout == nil && len(a.assumed) == 0 && len(a.excess) == 0 && len(a.unlisted.pods) == 0 &&
-		len(a.relations) == 0 {
+		len(a.relations) == 0 && len(a.promised) == 0 {
 		b.mu.Lock()
 		delete(b.nodes, a.name)
 		b.mu.Unlock()

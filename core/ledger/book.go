@@ -85,6 +85,8 @@ type account struct {
 	shared    bool
 	leaving   map[string]bool
 
+	promised []state.Promised // see Book.Promise
+
 	now       int           // counts moments: turns, admissions
 	news      int           // see Node.News
 	changed   chan struct{} // closed at the next change; nil if no pod waits for it
@@ -417,7 +419,7 @@ func (b *Book) renew(a *account) {
 		return
 	}
 	base := &state.Node{Name: a.name, Machine: l.Machine, Rules: l.Rules, Refused: a.refused, Silent: a.silent,
-		News: a.news, Inexact: l.Inexact, Unlisted: a.unlistedIDs(), Gone: a.goneIDs(),
+		News: a.news, Inexact: l.Inexact, Promised: a.promised, Unlisted: a.unlistedIDs(), Gone: a.goneIDs(),
 		Basis: state.Basis{Empty: a.empty, Relations: a.shareRelations()}}
 	if a.estimated() {
 		a.estimateBase(base)

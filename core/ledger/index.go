@@ -141,7 +141,7 @@ func (x *Index) update(s *Snapshot, out []uint64, since uint64, q *place.Questio
 
 // fitsOn reports whether the pod fits on a node. inFirst: the node's first state is known to have room for the pod.
 func (x *Index) fitsOn(n *state.Node, q *place.Question, inFirst bool) bool {
-	return n.Accepts(x.pod, func(one *state.Node) bool {
+	return n.Accepts(x.pod, x.demand, func(one *state.Node) bool {
 		switch {
 		case x.demand != (place.Demand{}):
 			return one.Meets(x.pod, x.demand)

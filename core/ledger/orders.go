@@ -102,7 +102,7 @@ func (a *account) withoutWaiting() *state.Node {
 		n := *w.base
 		n.Usage, nodes[i] = w.usage, &n
 	}
-	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
+	nodes[0].Others, nodes[0].Unsettled, nodes[0].Promised = nodes[1:], !sure, a.promised
 	return nodes[0]
 }
 
@@ -387,7 +387,7 @@ func (a *account) predict() *state.Node {
 		}
 		nodes[k] = a.node(w)
 	}
-	nodes[0].Others, nodes[0].Unsettled = nodes[1:], !sure
+	nodes[0].Others, nodes[0].Unsettled, nodes[0].Promised = nodes[1:], !sure, a.promised
 	nodes[0].Basis.Queue = a.queue()
 	nodes[0].Basis.Uncertain = a.uncertainUIDs()
 	return nodes[0]

@@ -62,9 +62,13 @@ func (b *Book) reserve(
 	}
 	n := b.snap.Load().Node(a.name)
 	if on != 0 && a.base.Rules.Arbiter == place.ByAgent {
-		n = n.On(on)
+		if v = n.On(on).Place(p, d); v.Fits() && !n.KeepsBeside(v) {
+			v = n.Promised[0].Refusal()
+		}
+	} else {
+		v = n.Place(p, d)
 	}
-	if v = n.Place(p, d); len(v.Holdings) == 0 {
+	if len(v.Holdings) == 0 {
 		return v, true, false
 	}
 	f := newAssumed(id, p)

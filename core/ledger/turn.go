@@ -148,7 +148,8 @@ func (a *account) ahead(me *assumedPod) []*assumedPod {
 const maxTogether = 16
 
 // inAnyOrder reports whether a pod may be bound beside others that had their turn. The node must admit all of them in
-// any order, and the orders must lead to few states, with certain devices in each, and with room for the pod's mates.
+// any order, and the orders must lead to few states, with certain devices in each, and with room for the pod's mates
+// and for promised pods.
 func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.estimated() {
 		return false // amounts do not show the order
@@ -159,7 +160,8 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 			return false
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
-			return slices.ContainsFunc(w.got, unsureDevices) || !a.meetsDemands(w, me) || !a.leavesRoom(w, me)
+			return slices.ContainsFunc(w.got, unsureDevices) || !a.meetsDemands(w, me) || !a.leavesRoom(w, me) ||
+				!a.keepsPromises(w)
 		})
 	})
 }

@@ -73,6 +73,8 @@ const (
 	ByPlugin Code = "by-plugin"
 	// NoDevices: the devices that the pod's claims (DRA) allow are taken on the node; Resource has kube-scheduler's text.
 	NoDevices Code = "no-devices"
+	// Promised: the node has room for the pod, and keeps it for pods of the request in With that have not come yet.
+	Promised Code = "promised"
 	// FarDevices: such devices are free on the node, and not on the NUMA nodes where the pod would be; Resource has the
 	// text. Want is 1 if only the pod demands that they are there.
 	FarDevices Code = "far-devices"
@@ -196,6 +198,8 @@ func (r Reason) barredText() (text string, ok bool) {
 		return "predictions for the node are inexact (" + r.With + ")", true
 	case NoRestart:
 		return "node's kubelet could not restart: the pod would take the last shared CPU", true
+	case Promised:
+		return "room there is kept for pods of request " + r.With, true
 	case NoPod, ByPlugin, NoDevices, FarDevices:
 		return r.Resource, true
 	}
@@ -247,6 +251,8 @@ func (r Reason) remedy() string {
 		return "wait for that pod to end, or give the pod a claim of its own"
 	case VolumeLimit:
 		return "wait for pods with such volumes to end, or use another node"
+	case Promised:
+		return "wait until the pods of that request have come, or its booking has expired"
 	case NoDevices:
 		return "wait for pods with such devices to end, or ask for fewer in the pod's claims"
 	case FarDevices:

@@ -3,6 +3,7 @@ package place
 import (
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/idset"
@@ -158,6 +159,23 @@ func (u *Usage) On(mask topo.Mask) *Usage {
 		}
 	}
 	return u.Hold(h)
+}
+
+// Key returns a text. Two usages of the same machine and rules that have the same text give every pod the same.
+func (u *Usage) Key() string {
+	b := []byte(u.free.String())
+	for _, n := range u.amounts {
+		b = strconv.AppendInt(append(b, ','), n, 36)
+	}
+	for _, c := range u.cells {
+		b = strconv.AppendUint(strconv.AppendInt(append(b, ';'), int64(c.blocks), 36), uint64(c.group), 36)
+	}
+	for _, t := range u.taken {
+		for _, word := range t {
+			b = strconv.AppendUint(append(b, '.'), word, 36)
+		}
+	}
+	return string(b)
 }
 
 // MemoryGroup is a memory manager's own record of a NUMA node, for cases in which it does not follow from the holdings.

@@ -8,15 +8,15 @@ import (
 // This file decides whether a pod fits on a node, for all callers: Filter, Reserve, the turn, the index, preemption,
 // explain and simulate.
 //
-// The rule: a pod fits if three conditions hold. It fits in every known state of the node. These are all states that
+// The rule: a pod fits if four conditions hold. It fits in every known state of the node. These are all states that
 // the node may be in, or the pod holds nothing there. The node has refused no pod of this shape since its last
-// report.
+// report. The pods that are promised room there fit after it.
 
 // Place returns what the node will do with a pod. A pod that fits gets the holdings of the first state, which is the
 // likeliest one. A refusal has at least one reason.
 func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	var first, last place.Verdict
-	answer := n.fit(p, func(one *Node) bool {
+	answer := n.fit(p, d, func(one *Node) bool {
 		last = one.placeHere(p, d)
 		if one == n {
 			first = last
@@ -32,14 +32,17 @@ func (n *Node) Place(p *place.Pod, d place.Demand) place.Verdict {
 	case shapeRefused:
 		why := n.Refused[p.Shape()]
 		return place.Verdict{Refusal: why, Reasons: []place.Reason{{Code: place.Refused, Resource: string(why)}}}
+	case roomPromised:
+		return n.Promised[0].Refusal()
 	}
 	return first
 }
 
-// On returns the node with all CPUs and memory outside the NUMA nodes of a mask held, in all its states.
+// On returns the node with all CPUs and memory outside the NUMA nodes of a mask held, in all its states, and without
+// promises; see KeepsBeside.
 func (n *Node) On(mask topo.Mask) *Node {
 	out := *n
-	out.Usage, out.Others = n.Usage.On(mask), nil
+	out.Usage, out.Others, out.Promised = n.Usage.On(mask), nil, nil
 	for _, other := range n.Others {
 		out.Others = append(out.Others, other.On(mask))
 	}
@@ -48,7 +51,7 @@ func (n *Node) On(mask topo.Mask) *Node {
 
 // Fits reports whether Place returns a verdict that fits, for a pod without a demand. It costs much less.
 func (n *Node) Fits(p *place.Pod) bool {
-	return n.Accepts(p, func(one *Node) bool { return place.Fits(one.Usage, p) })
+	return n.Accepts(p, place.Demand{}, func(one *Node) bool { return place.Fits(one.Usage, p) })
 }
 
 // Takes reports whether Place returns a verdict that fits. For a pod without a demand it costs as little as Fits.
@@ -90,8 +93,8 @@ func (n *Node) Might(p *place.Pod, d place.Demand) bool {
 
 // Accepts applies the rule to a pod, for callers with their own way to find out whether it fits in one state. It
 // calls the function in for n first, then for n's other states, until the function returns false.
-func (n *Node) Accepts(p *place.Pod, in func(one *Node) bool) bool {
-	return n.fit(p, in, nil) == accepted
+func (n *Node) Accepts(p *place.Pod, d place.Demand, in func(one *Node) bool) bool {
+	return n.fit(p, d, in, nil) == accepted
 }
 
 // answer is accepted if a pod fits, and otherwise the condition of the rule that fails.
@@ -103,12 +106,13 @@ const (
 	noRoomInOther
 	stateUnknown
 	shapeRefused
+	roomPromised
 )
 
 // fit applies the rule. The function in reports whether the pod fits in one state; fit calls it for n first, then for
 // n's other states, until it returns false. The function holds reports whether the pod holds something in the first
 // state; if holds is nil, fit computes it.
-func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) answer {
+func (n *Node) fit(p *place.Pod, d place.Demand, in func(one *Node) bool, holds func() bool) answer {
 	if !in(n) {
 		return noRoom
 	}
@@ -129,6 +133,9 @@ func (n *Node) fit(p *place.Pod, in func(one *Node) bool, holds func() bool) ans
 		if _, refused := n.Refused[p.Shape()]; refused {
 			return shapeRefused
 		}
+	}
+	if len(n.Promised) > 0 && !n.keepsAfter(p, d) {
+		return roomPromised
 	}
 	return accepted
 }

@@ -44,6 +44,9 @@ type Node struct {
 	// Refused has the shapes of pods that the node refused although Place predicted that they fit, and the kubelet's
 	// reasons. Pods of these shapes do not fit until the node reports again.
 	Refused map[string]place.RefusalReason
+	// Promised are pods that have not come yet, and for which the node keeps room; see promised.go. The promises in Others
+	// do not count.
+	Promised []Promised
 	// Inexact lists why predictions for this node may differ from what its kubelet does, from the last report. It
 	// must not be changed.
 	Inexact []Inexact

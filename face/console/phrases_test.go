@@ -103,7 +103,7 @@ func reasons() (out []place.Reason) {
 		place.Widths, place.Reuse, place.Short, place.SMT, place.Endless, place.Group, place.Fraction, place.NoPool,
 		place.Sharer, place.Chosen, place.Unsupported, place.NUMAID, place.NoPages, place.NoDistances, place.TooComplex,
 		place.Lacking, place.Demanded, place.Untied, place.Drawn, place.NotTogether,
-		place.NotApart, place.Counted, place.Unsettled, place.Refused} {
+		place.NotApart, place.Promised, place.Counted, place.Unsettled, place.Refused} {
 		for _, never := range []bool{false, true} {
 			r := place.Reason{Code: c, Container: "main", Resource: "cpu", Want: 40, Have: 24, Width: 2, With: "x/y",
 				Never: never}

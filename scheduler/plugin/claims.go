@@ -105,7 +105,8 @@ func (p *Plugin) elsewhere(n *state.Node, s *podState, at topo.Mask) (out [][]in
 		if mask == at {
 			continue
 		}
-		if v := n.On(mask).Place(s.pod, s.demand); v.Fits() && place.Exclusive(n.Machine, v.Holdings) == mask {
+		if v := n.On(mask).Place(s.pod, s.demand); v.Fits() && place.Exclusive(n.Machine, v.Holdings) == mask &&
+			n.KeepsBeside(v) {
 			out = append(out, p.near(n, v.Holdings).NUMAs)
 		}
 	}

@@ -1,0 +1,168 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/place"
+)
+
+// This file keeps room for pods that have not come yet. A promise names no CPUs: kubelets know nothing of it, and give
+// them to other pods. So the promise of a node is that some pods fit on it, whatever else is bound to it before them.
+// A pod gets room there only if the promised pods fit after it.
+
+// Promised is a pod that has not come yet, and for which a node keeps room.
+type Promised struct {
+	// ID is unique on the node, and no pod has its UID.
+	ID PodID
+	// For names the request that the pod belongs to, "namespace/name". The pods of one request come in the order of the
+	// list, and pods of different requests in any order.
+	For    string
+	Pod    *place.Pod
+	Demand place.Demand
+}
+
+// Refusal is the verdict for a pod that would take the room.
+func (p *Promised) Refusal() place.Verdict {
+	return place.Verdict{Refusal: place.TopologyAffinityError,
+		Reasons: []place.Reason{{Code: place.Promised, With: p.For}}}
+}
+
+// like reports whether two promised pods are treated alike by every node.
+func (p *Promised) like(q *Promised) bool {
+	return p.Demand == q.Demand && p.Pod.Shape() == q.Pod.Shape()
+}
+
+// maxKeeping bounds the containers that are placed to judge whether a node keeps its promises in one state. Where more
+// would be needed, the node counts as not keeping them.
+const maxKeeping = 512
+
+// Keeps reports whether the node has room for all promised pods, in each of its states.
+func (n *Node) Keeps() bool {
+	return len(n.Promised) == 0 || n.eachState(func(one *Node) bool { return one.keeps(n.Promised) })
+}
+
+// KeepsBeside reports whether the node would keep its promises if a pod got the holdings of a verdict, in each of its
+// states. A pod that holds nothing takes no room.
+func (n *Node) KeepsBeside(v place.Verdict) bool {
+	return len(n.Promised) == 0 || len(v.Holdings) == 0 ||
+		n.eachState(func(one *Node) bool { return one.having(PodID{}, v).keeps(n.Promised) })
+}
+
+// keepsAfter reports whether the node would keep its promises after it has admitted a pod, in each of its states.
+func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
+	return n.eachState(func(one *Node) bool {
+		after, ok := one.alone().Join(PodID{}, p, d)
+		if !ok || len(after.Entries[len(after.Entries)-1].Holdings) == 0 {
+			return true
+		}
+		return after.keeps(n.Promised)
+	})
+}
+
+// Redeem returns the node without the promise that a pod of a request uses, and the promise: of the request's promised
+// pods the first one like this pod, or else the first one. ok is false if the node has promised the request nothing.
+func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, used Promised, ok bool) {
+	at := slices.IndexFunc(n.Promised, func(x Promised) bool {
+		return x.For == request && x.like(&Promised{Pod: p, Demand: d})
+	})
+	if at < 0 {
+		at = slices.IndexFunc(n.Promised, func(x Promised) bool { return x.For == request })
+	}
+	if at < 0 {
+		return n, used, false
+	}
+	next := *n
+	next.Promised = slices.Delete(slices.Clone(n.Promised), at, at+1)
+	return &next, n.Promised[at], true
+}
+
+// eachState reports whether do is true for each state of the node.
+func (n *Node) eachState(do func(one *Node) bool) bool {
+	return do(n) && !slices.ContainsFunc(n.Others, func(o *Node) bool { return !do(o) })
+}
+
+// alone returns the node in this state alone.
+func (n *Node) alone() *Node {
+	out := *n
+	out.Others = nil
+	return &out
+}
+
+// keeps reports whether the node, in this state alone, has room for the pods of a list, in every order in which they
+// may come.
+func (n *Node) keeps(list []Promised) bool {
+	k := keeping{left: maxKeeping, seen: map[string]bool{}}
+	at := map[string]int{}
+	for i := range list {
+		q, known := at[list[i].For]
+		if !known {
+			q = len(k.queues)
+			at[list[i].For], k.queues = q, append(k.queues, nil)
+		}
+		k.queues[q] = append(k.queues[q], &list[i])
+		k.related = k.related || list[i].Demand.Relates()
+	}
+	return k.from(n.alone())
+}
+
+// keeping is the state of a search for an order in which promised pods do not fit.
+type keeping struct {
+	queues  [][]*Promised // the pods of each request that have still to come
+	related bool          // what one of them demands is about others
+	left    int           // see maxKeeping
+	// seen has the states of the node, with the pods that have still to come, from which all orders fit.
+	seen map[string]bool
+}
+
+// from reports whether the pods that have still to come fit on the node in every order.
+func (k *keeping) from(n *Node) bool {
+	key := ""
+	if several := k.open() > 1; several && !k.related {
+		if key = k.key(n); k.seen[key] {
+			return true
+		}
+	}
+	for i, q := range k.queues {
+		if len(q) == 0 || slices.ContainsFunc(k.queues[:i], func(r []*Promised) bool { return alike(q, r) }) {
+			continue
+		}
+		if k.left -= len(q[0].Pod.Containers); k.left < 0 || !n.Meets(q[0].Pod, q[0].Demand) {
+			return false
+		}
+		after, _ := n.Join(q[0].ID, q[0].Pod, q[0].Demand)
+		k.queues[i] = q[1:]
+		fits := k.from(after)
+		if k.queues[i] = q; !fits {
+			return false
+		}
+	}
+	if key != "" {
+		k.seen[key] = true
+	}
+	return true
+}
+
+// open returns how many requests have pods that have still to come.
+func (k *keeping) open() (n int) {
+	for _, q := range k.queues {
+		n += min(len(q), 1)
+	}
+	return n
+}
+
+// key returns a text that is the same for states from which the same pods fit, as far as they are not related.
+func (k *keeping) key(n *Node) string {
+	var b strings.Builder
+	for _, q := range k.queues {
+		b.WriteByte(byte(len(q) >> 8))
+		b.WriteByte(byte(len(q)))
+	}
+	b.WriteString(n.Usage.Key())
+	return b.String()
+}
+
+// alike reports whether two requests bring equal pods in the same order: it makes no difference which comes first.
+func alike(q, r []*Promised) bool {
+	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.like(b) })
+}
