@@ -1,11 +1,14 @@
 package main
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // lastLines is how many lines of each failed test are kept: a test's errors are at the end of its output.
 const lastLines = 12
 
-// failures collects, from the output of go test, the last lines of each failed test. The run prints them at its end:
+// failures collects, from the output of go test, the last lines of each failed test, but for lines of logs. The run prints them at its end:
 // a failure early in a run of an hour is far above what the terminal, or CI, still shows.
 type failures struct {
 	lines   lines
@@ -20,8 +23,13 @@ func (f *failures) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// logged matches a line of the log of a Kubernetes component, such as "E1129 11:50:44.087322". A test that has failed
+// prints such logs behind its errors.
+var logged = regexp.MustCompile(`^\s+[EIWF]\d{4} \d{2}:\d{2}:\d{2}\.`)
+
 func (f *failures) line(s string) {
 	switch {
+	case logged.MatchString(s):
 	case strings.HasPrefix(s, "=== "):
 		f.verbose, f.open = true, false
 	case strings.HasPrefix(strings.TrimLeft(s, " "), "--- FAIL: "):

@@ -15,6 +15,7 @@ func TestTheEndOfARunHasTheErrorsOfFailedTests(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&long, "    chaos_test.go:34: round %d\n", i)
 	}
+	logs := strings.Repeat("            E1129 11:50:44.087322    3021 log.go:245] \"Failed\" err=\"none\"\n", 50)
 	for name, c := range map[string]struct {
 		out  string
 		want []string // the first line and the last line of each failed test
@@ -27,6 +28,11 @@ func TestTheEndOfARunHasTheErrorsOfFailedTests(t *testing.T) {
 			want: []string{"--- FAIL: TestChaos (129.87s)", "    chaos_test.go:40: seed 1: a pod waits",
 				"--- FAIL: TestOther (0.1s)", "    --- FAIL: TestOther/part (0s)", "        o_test.go:3: got 1"},
 			not: []string{"    chaos_test.go:34: round 80", "    not of a test"},
+		},
+		"logs behind the error": {
+			out:  "--- FAIL: TestDRA (9s)\n    d_test.go:7: 1 pods were declined\n" + logs + "FAIL\nFAIL\td\t1s\n",
+			want: []string{"    d_test.go:7: 1 pods were declined"},
+			not:  []string{strings.Split(logs, "\n")[0]},
 		},
 		"verbose": {
 			out: "=== RUN   TestGood\n    g_test.go:1: fine\n--- PASS: TestGood (0s)\n=== RUN   TestBad\n" +
