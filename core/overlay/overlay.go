@@ -16,12 +16,20 @@ import (
 
 // Node is one hypothetical node.
 type Node struct {
+	redeem  redeemed
 	removed []string // UIDs
 	held    []addition
 	added   []addition
 	// Base is the node without the removed pods, and with the held ones. Full also has the added pods that fit. The pods
 	// that will have ended when an added pod comes are still in Full.
 	Base, Full *state.Node
+}
+
+// redeemed is a pod that uses up what the node has promised a request; the zero value is none.
+type redeemed struct {
+	request string
+	pod     *place.Pod
+	demand  place.Demand
 }
 
 // addition is a pod that the node does not have yet: it is held there, or only nominated to the node.
@@ -32,6 +40,11 @@ type addition struct {
 	demand place.Demand
 	// leaving are the UIDs of pods that will have ended when the added pod comes.
 	leaving []string
+}
+
+// Redeem takes back one promise of the node to a request, which the pod uses up; see [state.Node.Redeem].
+func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) {
+	n.redeem = redeemed{request, p, d}
 }
 
 // Add undoes the removal of a pod, or adds a pod that the node does not have, after all others. For a pod that is
@@ -115,8 +128,8 @@ func (n *Node) admit(base *state.Node) []bool {
 type Nodes map[string]*Node
 
 // Change returns a copy of n in which the function edit has changed the hypothetical node for the real node. edit may
-// call only Add, Remove, Restore, Hold and Drop; Change then computes Base and Full. If the real node is nil, Change
-// returns n itself.
+// call only Redeem, Add, Remove, Restore, Hold and Drop; Change then computes Base and Full. If the real node is nil,
+// Change returns n itself.
 func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 	if node == nil {
 		return n
@@ -124,10 +137,14 @@ func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 	next := &Node{Base: node}
 	if o, ok := n[node.Name]; ok {
 		next.removed, next.held, next.added = slices.Clone(o.removed), slices.Clone(o.held), slices.Clone(o.added)
+		next.redeem = o.redeem
 	}
 	edit(next)
+	if r := next.redeem; r.request != "" {
+		next.Base, _, _ = node.Redeem(r.request, r.pod, r.demand)
+	}
 	if len(next.removed) > 0 {
-		next.Base = node.Without(next.removed...)
+		next.Base = next.Base.Without(next.removed...)
 	}
 	for _, a := range next.held {
 		next.Base, _ = next.Base.Join(a.id, a.pod, a.demand)

@@ -77,6 +77,16 @@ func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, 
 	return &next, n.Promised[at], true
 }
 
+// WithoutPromisesTo returns the node without what it has promised a request.
+func (n *Node) WithoutPromisesTo(request string) *Node {
+	if !slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request }) {
+		return n
+	}
+	out := *n
+	out.Promised = slices.DeleteFunc(slices.Clone(n.Promised), func(x Promised) bool { return x.For == request })
+	return &out
+}
+
 // eachState reports whether do is true for each state of the node.
 func (n *Node) eachState(do func(one *Node) bool) bool {
 	return do(n) && !slices.ContainsFunc(n.Others, func(o *Node) bool { return !do(o) })
