@@ -8,8 +8,8 @@ import (
 // lastLines is how many lines of each failed test are kept: a test's errors are at the end of its output.
 const lastLines = 12
 
-// failures collects, from the output of go test, the last lines of each failed test, but for lines of logs. The run prints them at its end:
-// a failure early in a run of an hour is far above what the terminal, or CI, still shows.
+// failures collects, from the output of go test, the last lines of each failed test, but for lines of logs. The run
+// prints them at its end: a failure early in a run of an hour is far above what the terminal, or CI, still shows.
 type failures struct {
 	lines   lines
 	verbose bool     // tests print their lines before their result

@@ -131,23 +131,40 @@ func annotated(p *v1.Pod, prefix string) bool {
 // it.
 func (s *Stage) devices(pod *v1.Pod) (out []string) {
 	for name := range kube.Requests(pod) {
-		resource, offering := string(name), 0
+		resource := string(name)
 		if slices.ContainsFunc(s.nodes, func(n whatif.Node) bool { return n.Uncounted[resource] }) {
 			out = append(out, "how much of "+resource+" nodes have whose report leaves it out")
 		}
 		if !kube.Extended(resource) || s.objects == nil {
 			continue
 		}
-		for i := range s.nodes {
-			if s.nodes[i].Allocatable[resource] > 0 {
-				offering++
-			}
-		}
-		switch {
+		switch offering := s.offering(resource); {
 		case s.served[resource] && offering < len(s.nodes):
 			out = append(out, "devices that DRA allocates for "+resource)
 		case s.served == nil && offering == 0:
 			out = append(out, "whether DRA serves "+resource+" (DeviceClasses were not read)")
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// offering returns how many nodes offer a resource by amounts.
+func (s *Stage) offering(resource string) (n int) {
+	for i := range s.nodes {
+		if s.nodes[i].Allocatable[resource] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Allocated returns the resources that a pod requests and that DRA serves on some nodes, in order: there, devices are
+// allocated in place of amounts.
+func (s *Stage) Allocated(pod *v1.Pod) (out []string) {
+	for name := range kube.Requests(pod) {
+		if resource := string(name); s.served[resource] && s.offering(resource) < len(s.nodes) {
+			out = append(out, resource)
 		}
 	}
 	slices.Sort(out)

@@ -46,6 +46,8 @@ var keys = map[string]string{
 	"annotationCPUTopology":          "node.koordinator.sh/",
 	"annotationPodCPUs":              "node.koordinator.sh/",
 	"podfingerprint.Annotation":      "fingerprint",
+	"ConsumeAnnotation":              "autoscaling.x-k8s.io/consume-provisioning-request",
+	"ClassAnnotation":                "autoscaling.x-k8s.io/provisioning-class-name",
 	"scheduler/preempt key":          "schedulingConstraints.topology",
 	"ops/apply orderKey":             "", // of a pod in the command's own namespace
 	"api/pod name":                   "tenon.sh/numa-policy",

@@ -75,6 +75,7 @@ var floors = []floor{
 		words(`core/place api/objects api/v1alpha1/client`),
 		append(words(`k8s.io/apimachinery k8s.io/client-go`), topologies...),
 	},
+	{"api/provisioning", nil, words(`api/objects`), words(`k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/pod", nil, words(`core/place core/printable core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/quantity", nil, words(`core/printable`), words(`k8s.io/api k8s.io/apimachinery`)},
@@ -148,7 +149,7 @@ var floors = []floor{
 	{
 		"scheduler/follow",
 		nil,
-		words(`core/ledger core/state core/topo core/whatif api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt
+		words(`core/ledger core/state core/topo core/whatif api/pod api/v1alpha1 api/v1alpha1/client cluster/kube cluster/nrt
 			scheduler/metrics scheduler/report`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api`), inCluster...),
 	},
@@ -166,6 +167,9 @@ var floors = []floor{
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/arrange", nil, words(`api/config core/assign scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
+	{"scheduler/promise", nil, words(`core/place core/state core/whatif`), words(`k8s.io/api`)},
+	{"scheduler/capacity", nil, words(`core/... api/pod api/provisioning cluster/kube cluster/stage scheduler/booking scheduler/promise`),
+		inCluster},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},
 	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
@@ -173,8 +177,9 @@ var floors = []floor{
 	{
 		"scheduler/plugin",
 		nil,
-		words(`core/... api/... cluster/kube guests/affinity scheduler/arrange scheduler/booking scheduler/candidates scheduler/failures scheduler/follow
-			scheduler/fwk scheduler/gangs scheduler/inspect scheduler/metrics scheduler/preempt scheduler/report scheduler/steer scheduler/waiting`),
+		words(`core/... api/... cluster/kube cluster/stage guests/affinity scheduler/arrange scheduler/booking scheduler/candidates scheduler/capacity
+			scheduler/failures scheduler/follow scheduler/fwk scheduler/gangs scheduler/inspect scheduler/metrics scheduler/preempt
+			scheduler/promise scheduler/report scheduler/steer scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api
 			k8s.io/apiserver k8s.io/component-base k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...),
 	},

@@ -11,6 +11,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -26,9 +27,13 @@ type Amounts struct {
 	pods  cache.Indexer
 }
 
-const byNode = "tenon.sh/node"
+// Names of indexes of pods.
+const (
+	byNode    = "tenon.sh/node"
+	byRequest = "tenon.sh/request"
+)
 
-// NewAmounts adds an index of pods by node. Call it before the informers start.
+// NewAmounts adds indexes of pods by node and by request. Call it before the informers start.
 func NewAmounts(f informers.SharedInformerFactory) (*Amounts, error) {
 	pods := f.Core().V1().Pods().Informer()
 	err := pods.AddIndexers(cache.Indexers{byNode: func(o any) ([]string, error) {
@@ -36,9 +41,16 @@ func NewAmounts(f informers.SharedInformerFactory) (*Amounts, error) {
 			return []string{p.Spec.NodeName}, nil
 		}
 		return nil, nil
+	}, byRequest: func(o any) ([]string, error) {
+		if p, ok := o.(*v1.Pod); ok && p.Spec.NodeName != "" {
+			if request := apipod.Request(p); request != "" {
+				return []string{request}, nil
+			}
+		}
+		return nil, nil
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("index pods by node: %w", err)
+		return nil, fmt.Errorf("index pods: %w", err)
 	}
 	return &Amounts{nodes: f.Core().V1().Nodes().Lister(), pods: pods.GetIndexer()}, nil
 }
@@ -49,6 +61,23 @@ func (a *Amounts) On(node string) (out []*v1.Pod) {
 		return nil
 	}
 	pods, err := a.pods.ByIndex(byNode, node)
+	if err != nil {
+		return nil
+	}
+	for _, o := range pods {
+		if p, ok := o.(*v1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Using returns the bound pods that use up the room of a ProvisioningRequest, "namespace/name".
+func (a *Amounts) Using(request string) (out []*v1.Pod) {
+	if a == nil {
+		return nil
+	}
+	pods, err := a.pods.ByIndex(byRequest, request)
 	if err != nil {
 		return nil
 	}
@@ -115,6 +144,16 @@ func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 		}
 	}
 	return out
+}
+
+// Unbound reports whether the informer has a pod as not bound.
+func (a *Amounts) Unbound(id state.PodID) bool {
+	if a == nil {
+		return false
+	}
+	o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
+	p, ok := o.(*v1.Pod)
+	return err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == ""
 }
 
 // Version returns a number that changes when the result of [Amounts.Of] for a node may have changed. It is a hash of

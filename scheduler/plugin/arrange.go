@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/core/state"
@@ -119,10 +120,14 @@ func (p *Plugin) problem(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred
 	if err != nil {
 		return problem, nil, err
 	}
+	request := ""
+	if len(gang) > 0 { // the pods of a gang use up the room of one request
+		request = apipod.Request(gang[0].pod)
+	}
 	problem = assign.Problem{Nodes: make([]*state.Node, len(nodes)), Least: least - plain, Budget: searchBudget}
 	for i, info := range nodes {
 		if n := p.nodeNow(info.Node().Name); n != nil && p.guard.Distrusts(n) == 0 {
-			problem.Nodes[i] = n
+			problem.Nodes[i] = n.WithoutPromisesTo(request)
 		}
 	}
 	for i, m := range gang {

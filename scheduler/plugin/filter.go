@@ -18,12 +18,20 @@ import (
 
 // Filter refuses nodes whose kubelet would refuse the pod. For most pods, PreFilter has already computed the nodes
 // where the pod fits.
-func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) Filter(_ context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, ok := p.state(cs)
+	name := info.Node().Name
+	if p.promises.Any() {
+		if status := p.filterAmounts(cs, pod, info); status != nil {
+			if !ok {
+				return status
+			}
+			return s.recordFilter(name, nil, status)
+		}
+	}
 	if !ok {
 		return nil
 	}
-	name := info.Node().Name
 	slot := s.slot(info, name)
 	if s.together == "" && slot >= 0 && s.fits != nil && s.fits.In(slot) && len(s.overlay) == 0 && s.backoff == nil &&
 		!p.guard.Picky() {

@@ -52,6 +52,7 @@ func (p *Plugin) PostFilter(
 	pod *v1.Pod,
 	m fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
+	p.afterFailure(cs, pod)
 	if p.alone {
 		p.reportFailure(pod, m)
 	}

@@ -32,6 +32,9 @@ func (p *Plugin) PreFilter(
 	if t := p.supposed.Load(); t != nil {
 		return nil, t.preFilter(p, cs, pod, nodes)
 	}
+	if err := p.waitRestored(ctx); err != nil {
+		return nil, fwk.AsStatus(err)
+	}
 	s, status := translate(pod)
 	if status != nil {
 		if _, err := booking.Read(pod); isTooLarge(err) {
@@ -43,7 +46,7 @@ func (p *Plugin) PreFilter(
 	}
 	if s.pod.Plain() {
 		p.skipped.Store(&plainCycle{s.uid, cs})
-		return nil, fwk.NewStatus(fwk.Skip)
+		return p.preFilterPlain(cs, pod, nodes)
 	}
 	if p.turns.Unknown(s.uid) {
 		return nil, fwk.AsStatus(errUnknown)
@@ -59,6 +62,12 @@ func (p *Plugin) PreFilter(
 	p.takeSnapshot(s, p.Book.Snapshot(), nodes)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
+	if a := p.asks(cs, pod); a != nil {
+		if kept := p.redeem(a, s, pod, nodes); kept != nil {
+			s.named = kept
+			return &fwk.PreFilterResult{NodeNames: kept}, nil
+		}
+	}
 	named := p.narrow(ctx, cs, s, pod, nodes)
 	if named == nil && s.snap.Len() <= fewNodes && s.fits != nil {
 		p.cacheRefusals(s)

@@ -22,12 +22,24 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if ok && s.supposed != nil {
 		return s.supposed.reserve(p, cs, s, pod, node)
 	}
-	if !ok {
+	if ok {
+		p.recordLeftOut(ctx, cs, pod, s)
+	}
+	status := p.reserve(cs, pod, node, func() *fwk.Status { return p.book(cs, s, pod, node) })
+	if status.IsSuccess() && p.promises.IsOpen() {
+		needs, _ := kube.Needs(pod)
+		p.flights.Begin(kube.ID(pod), node, needs)
+	}
+	return status
+}
+
+// book books what the pod will hold. s is nil for a pod that no kubelet aligns.
+func (p *Plugin) book(cs fwk.CycleState, s *podState, pod *v1.Pod, node string) *fwk.Status {
+	if s == nil {
 		p.joinGang(cs, pod, false)
 		arrange.Placed(cs, string(pod.UID), nil)
 		return nil
 	}
-	p.recordLeftOut(ctx, cs, pod, s)
 	on := topo.Mask(0)
 	n := p.Book.Snapshot().Node(node)
 	if n != nil {
@@ -86,6 +98,8 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return
 	}
 	p.gangs.Lost(string(pod.UID))
+	p.promises.GiveBack(string(pod.UID))
+	p.flights.End(string(pod.UID))
 	if ok {
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)

@@ -26,12 +26,14 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
+	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/failures"
 	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/gangs"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
 	"github.com/tenon-numa/tenon/scheduler/metrics"
+	"github.com/tenon-numa/tenon/scheduler/promise"
 	"github.com/tenon-numa/tenon/scheduler/report"
 	"github.com/tenon-numa/tenon/scheduler/waiting"
 )
@@ -51,7 +53,17 @@ type Shared struct {
 	lines   *report.Lines   // nil before the first factory
 	turns   booking.Line
 	gangs   gangs.Gangs
-	waiting *waiting.Queue // nil in tests that retry no pod
+	// promises has the room that is kept for pods that have not come; see promised.go.
+	promises *promise.Keeper
+	flights  promise.Flights
+	// anywhere are pods that found none of the nodes that keep room for them good, and keptOut are pods that may have
+	// found no node because of such room.
+	anywhere, keptOut promise.Pods
+	// capacity answers ProvisioningRequests; nil if they are not followed. restored, if not nil, is closed when the room
+	// that was promised before this scheduler began is kept again.
+	capacity atomic.Pointer[capacity.Controller]
+	restored <-chan struct{}
+	waiting  *waiting.Queue // nil in tests that retry no pod
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
 	failures  *failures.Line
 	sentences sentences
@@ -97,11 +109,15 @@ type Options struct {
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.memberRefused,
-		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: func() bool {
-			return o.Election == nil || o.Election().Role != document.Standby
-		}})
+		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: s.leads})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
+	s.promises = promise.NewKeeper(s.Book, s.judgeRoom, s.roomFreed)
 	return s
+}
+
+// leads reports whether this is the scheduler that schedules, of several ones.
+func (s *Shared) leads() bool {
+	return s.options.Election == nil || s.options.Election().Role != document.Standby
 }
 
 // memberRefused reports a pod of these profiles that its kubelet refused to the pod's group, if it has one.
@@ -188,6 +204,9 @@ func (s *Shared) follow(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.turns.Ask(ctx, h.ClientSet(), s.wake)
+	if err := s.answerRequests(ctx, h); err != nil {
+		return err
+	}
 	if _, err := h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(s.podEvents()); err != nil {
 		return fmt.Errorf("follow waiting pods: %w", err)
 	}

@@ -45,6 +45,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	if status != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, status.Reasons()...)
 	}
+	if p.promises.Any() {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on what is kept for others")
+	}
 	if s.pod.Plain() {
 		if apipod.AffinityGroup(pod) != "" {
 			return nil, fwk.NewStatus(fwk.Unschedulable, "which node is best depends on others of the pod's affinity group")

@@ -93,7 +93,10 @@ func (s *Shared) activate(p waiting.Profile, pods map[string]*v1.Pod) {
 // newQueue makes the queue of waiting pods, which follows the ledger.
 func (s *Shared) newQueue() {
 	s.waiting = waiting.NewQueue(s.Book.Snapshot, func(d time.Duration, do func()) { time.AfterFunc(d, do) })
-	s.Book.OnChange(s.waiting.Change)
+	s.Book.OnChange(func(node string) {
+		s.waiting.Change(node)
+		s.capacity.Load().Kick()
+	})
 	s.Book.OnParting(s.waiting.Parted)
 }
 

@@ -1,0 +1,258 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/summary"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+)
+
+// deciding is one look at all open requests. Places that it keeps count for those that come after.
+type deciding struct {
+	*Controller
+	stage *stage.Stage
+	plans map[string]*whatif.Plan // by the name of the scheduler, whose arguments count
+	// last is the scheduler whose plan has the latest places.
+	last string
+}
+
+// maxLooks is how often a request is tried if nodes turn out to have less room than the stage has.
+const maxLooks = 3
+
+// plan returns the plan for pods of a scheduler, with what is kept and what this look has placed so far.
+func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) *whatif.Plan {
+	if p := d.plans[scheduler]; p != nil && d.last == scheduler && len(without) == 0 {
+		return p
+	}
+	var nodes []whatif.Node
+	if p := d.plans[d.last]; p != nil {
+		nodes = slices.Clone(p.Nodes())
+	} else {
+		nodes = slices.Clone(d.stage.Nodes())
+		for i := range nodes {
+			if kept := d.keeper.Amounts(nodes[i].Name, ""); kept != nil {
+				nodes[i].Used = nodes[i].Used.Add(kept)
+			}
+		}
+	}
+	for i := range nodes {
+		nodes[i].Gone = slices.Contains(without, nodes[i].Name)
+	}
+	return whatif.New(nodes, rules)
+}
+
+// keepPlan makes a plan the one on which later requests are tried.
+func (d *deciding) keepPlan(scheduler string, p *whatif.Plan) {
+	d.plans[scheduler], d.last = p, scheduler
+}
+
+// decide answers a request.
+func (d *deciding) decide(ctx context.Context, r *request) {
+	if err := d.read(ctx, r); err != nil {
+		d.refuse(ctx, r, err)
+		return
+	}
+	gang, unjudged, err := d.gang(r)
+	if err != nil {
+		d.refuse(ctx, r, invalid{err})
+		return
+	}
+	if n := d.ofNamespace(r.object.Namespace); n+len(gang.Pods) > MaxOfNamespace {
+		d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
+			"at most %d", n, MaxOfNamespace))
+		return
+	}
+	scheduler := r.sets[0].pod.Spec.SchedulerName
+	rules, _ := d.cluster.Rules(scheduler)
+	var without []string
+	for range maxLooks {
+		p := d.plan(scheduler, rules, without)
+		out, err := p.Together(gang, ctx.Err)
+		if err != nil {
+			return // the scheduler ends
+		}
+		if !out.Fits {
+			if len(without) == 0 {
+				d.keepPlan(scheduler, p)
+			}
+			d.explain(ctx, r, p, out, unjudged)
+			return
+		}
+		full, err := d.keep(ctx, r, p, out, unjudged)
+		if err == nil && len(full) == 0 {
+			d.keepPlan(scheduler, p)
+			return
+		}
+		d.plans, d.last = map[string]*whatif.Plan{}, "" // the plan has places that are not kept
+		if err != nil {
+			d.notNow(ctx, r, "Bound", "not now: "+err.Error())
+			return
+		}
+		without = append(without, full...)
+	}
+	d.notNow(ctx, r, "Changing", "not now: nodes have changed while the pods were placed")
+	d.Kick()
+}
+
+// gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.
+func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err error) {
+	turn := 0
+	for _, s := range r.sets {
+		if served := d.stage.Allocated(s.pod); len(served) > 0 {
+			return out, nil, fmt.Errorf("devices for %s come from claims (DRA), for which no room can be kept: leave the "+
+				"admission check out for such jobs", strings.Join(served, ", "))
+		}
+		w, err := d.stage.Existing(s.pod)
+		if err != nil {
+			return out, nil, err
+		}
+		for _, u := range w.Unjudged {
+			if !slices.Contains(unjudged, u) {
+				unjudged = append(unjudged, u)
+			}
+		}
+		for i := range s.count {
+			id := state.PodID{UID: fmt.Sprintf("request %s %d", r.name, turn), Namespace: r.object.Namespace,
+				Name: fmt.Sprintf("%s-%d", s.pod.Name, i)}
+			out.Pods = append(out.Pods, whatif.Member{ID: id, Want: w.Want})
+			turn++
+		}
+	}
+	out.Least = len(out.Pods)
+	return out, unjudged, nil
+}
+
+// ofNamespace returns how many places are kept for a namespace.
+func (d *deciding) ofNamespace(namespace string) (n int) {
+	for request, left := range d.keeper.Left() {
+		if strings.HasPrefix(request, namespace+"/") {
+			n += left
+		}
+	}
+	return n
+}
+
+// keep keeps the places that were found, and answers the request. If nodes have less room than was found, it keeps
+// nothing and returns them.
+func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome,
+	unjudged []string) (full []string, err error) {
+	var places []promise.Place
+	nodes := map[string]bool{}
+	k := 0
+	for _, s := range r.sets {
+		for range s.count {
+			node := p.Nodes()[out.Placed[k].Node].Name
+			places, nodes[node] = append(places, promise.Place{Node: node, Pod: s.Pod}), true
+			if out.Placed[k].Blind {
+				return nil, fmt.Errorf("nothing is known of the NUMA nodes of node %s", node)
+			}
+			k++
+		}
+	}
+	written, err := details(r.sets, places)
+	if err != nil {
+		return nil, err
+	}
+	if full, err = d.keeper.Keep(r.name, places); err != nil || len(full) > 0 {
+		return full, err
+	}
+	long, _ := r.booking() // read has found it valid
+	message := fmt.Sprintf("all %d pods fit now, on %d nodes; their room is kept until %s", len(places), len(nodes),
+		d.now().Add(long).UTC().Format(time.RFC3339))
+	if len(unjudged) > 0 {
+		message += "; not looked at: " + strings.Join(unjudged, ", ")
+	}
+	err = d.write(ctx, r, written, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
+		condition(provisioning.Provisioned, true, "CapacityIsFound", message))
+	if err != nil {
+		d.keeper.Drop(r.name)
+		return nil, errors.New("the answer could not be written")
+	}
+	r.restored = true
+	return nil, nil
+}
+
+// refuse answers a request that cannot be judged.
+func (d *deciding) refuse(ctx context.Context, r *request, why error) {
+	if bad := (invalid{}); !errors.As(why, &bad) {
+		d.notNow(ctx, r, "Unread", "not now: "+why.Error())
+		return
+	}
+	_ = d.write(ctx, r, nil, condition(provisioning.Accepted, false, "Invalid", why.Error()),
+		condition(provisioning.Failed, true, "Invalid", why.Error()))
+}
+
+// notNow writes why a request has no room yet. If that cannot be written, the next round writes it.
+func (d *deciding) notNow(ctx context.Context, r *request, reason, message string) {
+	_ = d.write(ctx, r, nil, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
+		condition(provisioning.Provisioned, false, reason, message))
+}
+
+// explain writes why the pods of a request do not fit together: never, or not now and whom to wait for.
+func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome, unjudged []string) {
+	at := map[string]int{}
+	for i := range p.Nodes() {
+		at[p.Nodes()[i].Name] = i
+	}
+	f := summary.Facts{Namespace: r.object.Namespace, Unjudged: unjudged}
+	var later []int
+	for _, x := range out.Refusals {
+		for _, node := range x.Nodes {
+			n := &p.Nodes()[at[node]]
+			f.Nodes = append(f.Nodes, summary.Node{Name: node, Reasons: x.Reasons,
+				Estimated: n.State != nil && n.State.Quality == state.Estimated,
+				Inexact:   n.State != nil && len(n.State.Inexact) > 0})
+			if (whatif.Judgement{Reasons: x.Reasons}).When() == place.Later {
+				later = append(later, at[node])
+			}
+		}
+	}
+	want := r.wantOf(out.First)
+	if want == nil {
+		d.notNow(ctx, r, "CapacityIsNotFound", "not now: the pods do not fit together")
+		return
+	}
+	f.Soonest = whatif.Rules{}.Soonest(func() *whatif.Node {
+		if len(later) == 0 {
+			return nil
+		}
+		n := p.Nodes()[later[0]]
+		later = later[1:]
+		return &n
+	}, want)
+	s := summary.Of(&f)
+	placed := 0
+	for _, x := range out.Placed {
+		if x.Node >= 0 {
+			placed++
+		}
+	}
+	if s.Kind == summary.Never {
+		_ = d.write(ctx, r, nil, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
+			condition(provisioning.Failed, true, "NeverFits", s.Text))
+		return
+	}
+	d.notNow(ctx, r, "CapacityIsNotFound", fmt.Sprintf("%d of %d pods fit now; the next one: %s", placed, len(out.Placed),
+		s.Text))
+}
+
+// wantOf returns what the i-th pod of a request wants, for a search of pods to wait for; nil if there is no such pod.
+func (r *request) wantOf(i int) *whatif.Want {
+	for _, s := range r.sets {
+		if i >= 0 && i < s.count {
+			return &whatif.Want{Pod: s.Pod.Pod, Demand: s.Demand, Needs: s.Needs}
+		}
+		i -= s.count
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package capacity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/scheduler/booking"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+)
+
+const (
+	// MaxPods bounds the pods of one request, and MaxOfNamespace the places that are kept for one namespace.
+	MaxPods        = 2_000
+	MaxOfNamespace = 5_000
+	// BookingSeconds is the parameter of a request with how long its room is kept: 10 to 3600, and 600 by default.
+	BookingSeconds = "bookingSeconds"
+
+	usualBooking = 600
+	minBooking   = 10
+	maxBooking   = 3600
+)
+
+// request is what is known of a request.
+type request struct {
+	name   string // "namespace/name"
+	object *provisioning.Request
+	// written is the resource version that object has replaced; see Controller.write.
+	written string
+	// restored: the places that the status names are kept.
+	restored bool
+	// sets are the pods, once the templates were read.
+	sets []set
+	// said is when the last message was written.
+	said time.Time
+}
+
+// set is a number of equal pods.
+type set struct {
+	pod   *v1.Pod
+	count int
+	promise.Pod
+}
+
+// is reports whether a condition is true.
+func (r *request) is(condition string) bool {
+	return meta.IsStatusConditionTrue(r.object.Status.Conditions, condition)
+}
+
+// over reports whether the request needs no more answers, and keeps nothing.
+func (r *request) over() bool {
+	return r.is(provisioning.Failed) || r.is(provisioning.BookingExpired) || r.is(provisioning.CapacityRevoked)
+}
+
+// open reports whether the request waits for an answer.
+func (r *request) open() bool { return !r.over() && !r.is(provisioning.Provisioned) }
+
+// booking returns how long the room of the request is kept.
+func (r *request) booking() (time.Duration, error) {
+	text, ok := r.object.Spec.Parameters[BookingSeconds]
+	if !ok {
+		return usualBooking * time.Second, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < minBooking || n > maxBooking {
+		return 0, fmt.Errorf("parameter %s is %q: want a number of %d to %d", BookingSeconds, printable.Clip(text, 40),
+			minBooking, maxBooking)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// until returns when the booking of a request expires that has its room.
+func (r *request) until() time.Time {
+	d, err := r.booking()
+	c := meta.FindStatusCondition(r.object.Status.Conditions, provisioning.Provisioned)
+	if err != nil || c == nil {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Add(d)
+}
+
+// invalid is why a request fails for good.
+type invalid struct{ error }
+
+// read reads the templates of a request. An error of type invalid is for good, and any other one passes.
+func (c *Controller) read(ctx context.Context, r *request) error {
+	if r.sets != nil {
+		return nil
+	}
+	if _, err := r.booking(); err != nil {
+		return invalid{err}
+	}
+	pods := 0
+	for _, s := range r.object.Spec.PodSets {
+		if pods += int(s.Count); s.Count < 1 || pods > MaxPods {
+			return invalid{fmt.Errorf("the request has more than %d pods: split it", MaxPods)}
+		}
+	}
+	var sets []set
+	for _, s := range r.object.Spec.PodSets {
+		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))
+		}
+		if err != nil {
+			return fmt.Errorf("read PodTemplate %s: %w", s.PodTemplateRef.Name, err)
+		}
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.object.Namespace, Name: s.PodTemplateRef.Name,
+			Labels: t.Template.Labels, Annotations: t.Template.Annotations}, Spec: t.Template.Spec}
+		if _, known := c.cluster.Rules(p.Spec.SchedulerName); !known {
+			return invalid{fmt.Errorf("PodTemplate %s has schedulerName %q: this scheduler keeps room for its own pods only",
+				s.PodTemplateRef.Name, printable.Clip(p.Spec.SchedulerName, 100))}
+		}
+		if len(p.Spec.ResourceClaims) > 0 {
+			return invalid{errors.New("the pods name resource claims (DRA), for which no room can be kept: leave the " +
+				"admission check out for such jobs")}
+		}
+		x, err := judged(p)
+		if err != nil {
+			return invalid{fmt.Errorf("PodTemplate %s: %w", s.PodTemplateRef.Name, err)}
+		}
+		sets = append(sets, set{p, int(s.Count), x})
+	}
+	r.sets = sets
+	return nil
+}
+
+// judged returns a pod as it is judged.
+func judged(p *v1.Pod) (out promise.Pod, err error) {
+	r, err := booking.Read(p)
+	if err != nil {
+		return out, err
+	}
+	needs, err := kube.Needs(p)
+	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs}, err
+}
+
+// run is a number of pods that follow on each other and have the same node.
+type run struct {
+	Node  string `json:"node"`
+	Count int    `json:"count"`
+}
+
+// placesKey is the name of the detail with the nodes of a set of pods.
+func placesKey(set int) string { return "tenon.sh/places-" + strconv.Itoa(set) }
+
+// maxDetail bounds a detail, as the definition of ProvisioningRequests does.
+const maxDetail = 32_768
+
+// details writes places down, by set.
+func details(sets []set, places []promise.Place) (map[string]string, error) {
+	out := map[string]string{}
+	for i, s := range sets {
+		var runs []run
+		for _, p := range places[:s.count] {
+			if n := len(runs); n > 0 && runs[n-1].Node == p.Node {
+				runs[n-1].Count++
+			} else {
+				runs = append(runs, run{p.Node, 1})
+			}
+		}
+		places = places[s.count:]
+		data, err := json.Marshal(runs)
+		if err != nil {
+			return nil, fmt.Errorf("write places down: %w", err)
+		}
+		if len(data) > maxDetail {
+			return nil, fmt.Errorf("the pods need %d nodes, too many to write down: split the request", len(runs))
+		}
+		out[placesKey(i)] = string(data)
+	}
+	return out, nil
+}
+
+// placesOf reads what details has written. Who may write the status of a request may write anything.
+func (r *request) placesOf() (out []promise.Place, err error) {
+	for i, s := range r.sets {
+		var runs []run
+		text := r.object.Status.ProvisioningClassDetails[placesKey(i)]
+		if err := json.Unmarshal([]byte(text), &runs); err != nil {
+			return nil, fmt.Errorf("detail %s: %w", placesKey(i), err)
+		}
+		left := s.count
+		for _, x := range runs {
+			if x.Count < 1 || x.Count > left {
+				return nil, fmt.Errorf("detail %s has other numbers of pods than the request", placesKey(i))
+			}
+			left -= x.Count
+			out = append(out, slices.Repeat([]promise.Place{{Node: x.Node, Pod: s.Pod}}, x.Count)...)
+		}
+		if left > 0 {
+			return nil, fmt.Errorf("detail %s has fewer pods than the request", placesKey(i))
+		}
+	}
+	return out, nil
+}
+
+// restore keeps the places that the status of a request names.
+func (c *Controller) restore(ctx context.Context, r *request) {
+	err := c.read(ctx, r)
+	var places []promise.Place
+	if err == nil {
+		places, err = r.placesOf()
+	}
+	if err != nil {
+		c.logger.Error(err, "The room of a request cannot be kept after a restart", "request", r.name)
+		_ = c.write(ctx, r, nil, condition(provisioning.CapacityRevoked, true, "Unreadable", err.Error()))
+		return
+	}
+	c.keeper.Restore(r.name, places)
+}
+
+// condition returns a condition.
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if is {
+		status = metav1.ConditionTrue
+	}
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: printable.Clip(message, maxMessage)}
+}
+
+// maxMessage bounds the message of a condition. The API server allows 32 KiB.
+const maxMessage = 1024
+
+// repeat is how often a message changes that goes with the same answer.
+const repeat = 10 * time.Second
+
+// write writes conditions and details, unless the request has them, or only a message has changed a moment ago. It
+// returns an error if they could not be written.
+func (c *Controller) write(ctx context.Context, r *request, details map[string]string, with ...metav1.Condition) error {
+	next, ok := r.object.DeepCopyObject().(*provisioning.Request)
+	if !ok {
+		return errors.New("a copy of a request is none")
+	}
+	now, news, texts := c.now(), len(details) > 0, false
+	for _, x := range with {
+		old := meta.FindStatusCondition(next.Status.Conditions, x.Type)
+		x.ObservedGeneration, x.LastTransitionTime = next.Generation, metav1.NewTime(now)
+		news = news || old == nil || old.Status != x.Status || old.Reason != x.Reason
+		texts = texts || old == nil || old.Message != x.Message
+		meta.SetStatusCondition(&next.Status.Conditions, x)
+	}
+	if !news && (!texts || now.Sub(r.said) < repeat) {
+		return nil
+	}
+	if details != nil {
+		next.Status.ProvisioningClassDetails = details
+	}
+	if err := c.requests.SetStatus(ctx, next); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			c.logger.Error(err, "The answer to a request is not written, will try again", "request", r.name)
+		}
+		c.Kick()
+		return err
+	}
+	r.written, r.object, r.said = r.object.ResourceVersion, next, now
+	return nil
+}

@@ -1,0 +1,158 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	poll "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	staged "github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/capacity"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// This file connects package capacity, which answers ProvisioningRequests, with the ledger and the informers of this
+// scheduler. Where the API server does not serve the requests, or this scheduler may not read them, none of it runs.
+
+// findRequests is the interval at which the scheduler checks whether requests can be read.
+const findRequests = 10 * time.Second
+
+// answerRequests starts to answer requests, at once or when they can be read. If they can be read now, no pod is tried
+// before the room that they have been promised is kept again.
+func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
+	requests, err := provisioning.NewClient(h.KubeConfig())
+	if err != nil {
+		return err
+	}
+	readable := func(ctx context.Context) error {
+		_, err := requests.List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}
+	leads := func() bool { return isClosed(s.Ready) && s.leads() }
+	c := capacity.New(requests, seen{s, h}, s.promises, leads, time.Now, Logger(ctx))
+	if err := s.kickAtEvents(h, c); err != nil {
+		return err
+	}
+	s.capacity.Store(c)
+	if readable(ctx) == nil {
+		s.restored = c.Restored()
+		go c.Run(ctx)
+		return nil
+	}
+	go func() {
+		err := poll.PollUntilContextCancel(ctx, findRequests, false, func(ctx context.Context) (bool, error) {
+			return readable(ctx) == nil, nil
+		})
+		if err == nil {
+			c.Run(ctx)
+		}
+	}()
+	return nil
+}
+
+// kickAtEvents has requests looked at again when nodes or pods have changed. The ledger's changes do the same.
+func (s *Shared) kickAtEvents(h fwk.Handle, c *capacity.Controller) error {
+	kick := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { c.Kick() }, UpdateFunc: func(any, any) { c.Kick() },
+		DeleteFunc: func(any) { c.Kick() }}
+	core := h.SharedInformerFactory().Core().V1()
+	for name, i := range map[string]cache.SharedIndexInformer{"nodes": core.Nodes().Informer(),
+		"pods": core.Pods().Informer()} {
+		if _, err := i.AddEventHandler(kick); err != nil {
+			return fmt.Errorf("follow %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// waitRestored blocks until the room that was promised before this scheduler began is kept again.
+func (s *Shared) waitRestored(ctx context.Context) error {
+	if s.restored == nil || isClosed(s.restored) {
+		return nil
+	}
+	s.capacity.Load().Kick()
+	select {
+	case <-s.restored:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for ProvisioningRequests: %w", context.Cause(ctx))
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// seen implements capacity.Cluster by what the scheduler sees.
+type seen struct {
+	*Shared
+	handle fwk.Handle
+}
+
+// Stage implements capacity.Cluster.
+func (c seen) Stage() (*staged.Stage, error) {
+	factory := c.handle.SharedInformerFactory()
+	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	v := &kube.View{States: slices.Collect(c.Book.Snapshot().All()), Served: c.served()}
+	for _, n := range nodes {
+		if c.options.Nodes == nil || c.options.Nodes.Matches(labels.Set(n.Labels)) {
+			v.Nodes = append(v.Nodes, *n)
+		}
+	}
+	for _, p := range c.amounts.Pods() {
+		v.Pods = append(v.Pods, (*kube.Whole)(p))
+	}
+	return staged.Of(v)
+}
+
+// served returns the extended resources that classes of devices (DRA) serve.
+func (c seen) served() map[string]bool {
+	out := map[string]bool{}
+	classes, err := c.handle.SharedInformerFactory().Resource().V1().DeviceClasses().Lister().List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	for _, x := range classes {
+		kube.Serve(out, x)
+	}
+	return out
+}
+
+// Using implements capacity.Cluster.
+func (c seen) Using(request string) []*v1.Pod { return c.amounts.Using(request) }
+
+// Broken implements capacity.Cluster.
+func (c seen) Broken(node string) bool { return !c.judgeRoom(node, c.promises.Amounts(node, "")) }
+
+// Rules implements capacity.Cluster.
+func (c seen) Rules(scheduler string) (whatif.Rules, bool) {
+	for _, p := range c.plugins {
+		if profileOf(p.handle) == scheduler {
+			r := whatif.Rules{Guard: p.guard, Strategy: p.strategy}
+			r.Strategy.Mix = p.workload.Mix()
+			return r, true
+		}
+	}
+	return whatif.Rules{}, false
+}
+
+// Template implements capacity.Cluster.
+func (c seen) Template(ctx context.Context, namespace, name string) (*v1.PodTemplate, error) {
+	return c.handle.ClientSet().CoreV1().PodTemplates(namespace).Get(ctx, name, metav1.GetOptions{})
+}

@@ -1,0 +1,240 @@
+package plugin
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/overlay"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// This file leaves pods out of the room that is kept for others, and lets pods use up what is kept for them; see
+// package promise. What is kept on NUMA nodes is part of every verdict; the plain amounts are compared here, also for
+// pods that no kubelet aligns. While no room is kept, nothing here runs.
+
+// askedKey is the key of an *asked in the state of a cycle.
+const askedKey fwk.StateKey = "tenon.sh/asked"
+
+// asked is what a pod asks for while room is kept for others.
+type asked struct {
+	request string // whose room the pod uses up, or ""
+	pod     *place.Pod
+	demand  place.Demand
+	needs   whatif.Amounts
+	// narrowed is set if the attempt is about the nodes that keep room for the pod, and no other node.
+	narrowed bool
+}
+
+// Clone implements fwk.StateData.
+func (a *asked) Clone() fwk.StateData { return a }
+
+// asks returns what a pod asks for, or nil if no room is kept.
+func (p *Plugin) asks(cs fwk.CycleState, pod *v1.Pod) *asked {
+	if !p.promises.Any() {
+		return nil
+	}
+	if d, err := cs.Read(askedKey); err == nil {
+		if a, ok := d.(*asked); ok {
+			return a
+		}
+	}
+	s, status := translate(pod)
+	if status != nil {
+		return nil // the pod is not scheduled
+	}
+	needs, _ := kube.Needs(pod)
+	a := &asked{request: apipod.Request(pod), pod: s.pod, demand: s.demand, needs: needs}
+	cs.Write(askedKey, a)
+	return a
+}
+
+// redeem takes the room that is kept for the pod back in the cycle's view of the nodes, and returns these nodes if the
+// pod should have one of them: kube-scheduler could otherwise prefer another node, and the room would stay empty until
+// the next pod of the request comes.
+func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
+	kept := sets.New(p.promises.Nodes(a.request)...)
+	if len(kept) == 0 {
+		return nil
+	}
+	out := sets.New[string]()
+	for _, info := range nodes {
+		name := info.Node().Name
+		if !kept.Has(name) {
+			continue
+		}
+		if s != nil {
+			s.overlay = s.overlay.Change(s.snap.Node(name), func(o *overlay.Node) { o.Redeem(a.request, s.pod, s.demand) })
+		}
+		bars, err := kube.Bars(pod, kube.RequiredAffinity(pod), info.Node())
+		if err != nil || len(bars) > 0 || p.inTheWay(a, info, p.promises.Amounts(name, a.request)) != nil ||
+			!hasAmounts(info, a.needs) {
+			continue
+		}
+		if s == nil || p.takesNow(s, name) {
+			out.Insert(name)
+		}
+	}
+	if p.anywhere.Remove(string(pod.UID)) || len(out) == 0 {
+		return nil
+	}
+	a.narrowed = true
+	return out
+}
+
+// preFilterPlain skips a pod that no kubelet aligns, unless room is kept: then the pod must leave the plain amounts.
+func (p *Plugin) preFilterPlain(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult,
+	*fwk.Status) {
+	a := p.asks(cs, pod)
+	if a == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	if kept := p.redeem(a, nil, pod, nodes); kept != nil {
+		return &fwk.PreFilterResult{NodeNames: kept}, nil
+	}
+	return nil, nil
+}
+
+// takesNow reports whether the pod fits on a node in the cycle's view.
+func (p *Plugin) takesNow(s *podState, name string) bool {
+	n := s.node(name)
+	return n != nil && p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Refuses(n, s.pod, s.demand) == 0
+}
+
+// inTheWay returns the status of a node that has room for the pod only in what is kept for others, or nil.
+func (p *Plugin) inTheWay(a *asked, info fwk.NodeInfo, kept whatif.Amounts) *fwk.Status {
+	if len(kept) == 0 || !hasAmounts(info, a.needs) || hasAmounts(info, a.needs.Add(kept)) {
+		return nil // where the pod does not fit anyway, kube-scheduler's own plugins say why
+	}
+	return fwk.NewStatus(fwk.Unschedulable, keptText)
+}
+
+const keptText = "room there is kept for pods that have not come yet"
+
+// filterAmounts refuses a node if the pod would take plain amounts that are kept for others.
+func (p *Plugin) filterAmounts(cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	a := p.asks(cs, pod)
+	if a == nil {
+		return nil
+	}
+	return p.inTheWay(a, info, p.promises.Amounts(info.Node().Name, a.request))
+}
+
+// hasAmounts reports whether a node has plain amounts left. Resources that the node does not announce are not counted,
+// as drivers may have them.
+func hasAmounts(info fwk.NodeInfo, needs whatif.Amounts) bool {
+	all, used := info.GetAllocatable(), info.GetRequested()
+	for name, n := range needs {
+		var most, now int64
+		switch name {
+		case "pods":
+			most, now = int64(all.GetAllowedPodNumber()), int64(len(info.GetPods()))
+		case string(v1.ResourceCPU):
+			most, now = all.GetMilliCPU(), used.GetMilliCPU()
+		case string(v1.ResourceMemory):
+			most, now = all.GetMemory(), used.GetMemory()
+		case string(v1.ResourceEphemeralStorage):
+			most, now = all.GetEphemeralStorage(), used.GetEphemeralStorage()
+		default:
+			announced := false
+			if most, announced = all.GetScalarResources()[v1.ResourceName(name)]; !announced {
+				continue
+			}
+			now = used.GetScalarResources()[v1.ResourceName(name)]
+		}
+		if n > 0 && now+n > most {
+			return false
+		}
+	}
+	return true
+}
+
+// reserve has a pod reserved by book, and use up the room that is kept for it. It refuses a node whose amounts have
+// been promised since Filter.
+func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func() *fwk.Status) (out *fwk.Status) {
+	a := p.asks(cs, pod)
+	if a == nil {
+		return book()
+	}
+	p.promises.Use(string(pod.UID), a.request, node, a.pod, a.demand, func(kept whatif.Amounts) bool {
+		if p.handle != nil {
+			if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
+				if out = p.inTheWay(a, info, kept); out != nil {
+					return false
+				}
+			}
+		}
+		out = book()
+		return out.IsSuccess()
+	})
+	return out
+}
+
+// judgeRoom reports whether a node keeps its promises on NUMA nodes, and has the plain amounts in sum besides what is
+// bound there, or on the way.
+func (s *Shared) judgeRoom(node string, sum whatif.Amounts) bool {
+	n := s.Book.Snapshot().Node(node)
+	if n == nil {
+		n = &state.Node{Name: node}
+	}
+	if !n.Keeps() {
+		return false
+	}
+	all, used, there := s.amounts.Of(n)
+	if !there {
+		return false
+	}
+	predicted := map[string]bool{}
+	for i := range n.Entries {
+		if n.Entries[i].Source == state.Predicted {
+			predicted[n.Entries[i].Pod.UID] = true
+		}
+	}
+	needs := sum.Add(s.flights.On(node, s.amounts.Unbound, func(id state.PodID) bool { return predicted[id.UID] }))
+	for name, want := range needs {
+		if most, announced := all[name]; announced && want > 0 && used[name]+want > most {
+			return false
+		}
+	}
+	return true
+}
+
+// afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time.
+func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) {
+	a := p.asks(cs, pod)
+	if a == nil {
+		return
+	}
+	if a.narrowed {
+		p.anywhere.Add(pod)
+		p.tryAgain(pod)
+	} else if a.pod.Plain() {
+		p.keptOut.Add(pod)
+	}
+}
+
+// tryAgain has a pod tried again at once, also one that no kubelet aligns.
+func (p *Plugin) tryAgain(pod *v1.Pod) {
+	p.retry(pod)
+	if p.handle != nil {
+		p.handle.Activate(p.logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	}
+}
+
+// roomFreed tries pods again that may have been refused for room that is not kept any more.
+func (s *Shared) roomFreed(node string) {
+	if s.waiting != nil {
+		s.wake(node)
+	}
+	pods := map[string]*v1.Pod{}
+	for _, pod := range s.keptOut.Take() {
+		pods[pod.Namespace+"/"+pod.Name] = pod
+	}
+	if len(pods) > 0 && s.any != nil {
+		s.any.Activate(s.plugins[0].logger, pods)
+	}
+}

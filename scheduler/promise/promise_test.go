@@ -1,0 +1,187 @@
+package promise
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/core/ledger"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+const nodeMachine = "numa 0 socket 0 cpus 0-7 memory 32Gi\nnuma 1 socket 1 cpus 8-15 memory 32Gi\n"
+
+// cluster is two nodes of two NUMA nodes with 8 CPUs each.
+type cluster struct {
+	book   *ledger.Book
+	keeper *Keeper
+	freed  []string
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	m, err := topo.ParseMachine(nodeMachine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{book: ledger.New()}
+	rules := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}}
+	for _, name := range []string{"a", "b"} {
+		c.book.Report(name, state.Layout{Machine: m, Rules: rules})
+	}
+	c.keeper = NewKeeper(c.book, func(node string, sum whatif.Amounts) bool {
+		return c.book.Snapshot().Node(node).Keeps() && sum["pods"] <= 20
+	}, func(node string) { c.freed = append(c.freed, node) })
+	return c
+}
+
+func podOf(cpus int64) Pod {
+	return Pod{Pod: &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: cpus * 1000,
+		Memory: []place.Amount{{Kind: topo.Memory, Bytes: 1 << 30}}}}},
+		Needs: whatif.Amounts{"cpu": cpus * 1000, "pods": 1}}
+}
+
+// use has a pod reserved, with a place of its request if it has one.
+func (c *cluster) use(uid, request, node string, p Pod) (fits bool) {
+	c.keeper.Use(uid, request, node, p.Pod, p.Demand, func(whatif.Amounts) bool {
+		v, ok := c.book.Reserve(node, state.PodID{UID: uid}, p.Pod, p.Demand)
+		fits = ok && v.Fits()
+		return fits
+	})
+	return fits
+}
+
+func (c *cluster) promisedOn(node string) (out []string) {
+	for _, x := range c.book.Snapshot().Node(node).Promised {
+		out = append(out, x.For)
+	}
+	return out
+}
+
+// A pod that names a request gets its place, and gives it back if it cannot be bound; others do not get it. What does
+// not fit beside the rest is not kept.
+func TestPlacesAreForTheirPods(t *testing.T) {
+	c := newCluster(t)
+	full, err := c.keeper.Keep("ml/r", []Place{{"a", podOf(8)}, {"a", podOf(8)}, {"b", podOf(6)}})
+	if err != nil || len(full) > 0 {
+		t.Fatalf("keep: %v, full %v", err, full)
+	}
+	if full, err := c.keeper.Keep("ml/q", []Place{{"a", podOf(1)}, {"b", podOf(2)}}); err != nil ||
+		!slices.Equal(full, []string{"a"}) || len(c.promisedOn("b")) != 1 {
+		t.Errorf("a request without room: %v, full %v, b has promised %v", err, full, c.promisedOn("b"))
+	}
+	if c.use("other", "", "a", podOf(1)) || c.use("other", "ml/unknown", "a", podOf(1)) {
+		t.Error("another pod got the room")
+	}
+	if !c.use("p", "ml/r", "a", podOf(8)) || len(c.promisedOn("a")) != 1 {
+		t.Errorf("the pod of the request got no room; promised is %v", c.promisedOn("a"))
+	}
+	c.keeper.GiveBack("p")
+	c.book.Unreserve("p")
+	if len(c.promisedOn("a")) != 2 || c.use("other", "", "a", podOf(1)) {
+		t.Error("a pod that could not be bound did not give its place back")
+	}
+	// A pod uses up a place on its node, or else one elsewhere.
+	if !c.use("p", "ml/r", "b", podOf(8)) || len(c.promisedOn("a")) != 2 || len(c.promisedOn("b")) != 0 {
+		t.Errorf("promised are %v and %v", c.promisedOn("a"), c.promisedOn("b"))
+	}
+	if !c.use("q", "ml/r", "b", podOf(8)) || len(c.promisedOn("a")) != 1 {
+		t.Errorf("promised are %v and %v", c.promisedOn("a"), c.promisedOn("b"))
+	}
+	if got := c.keeper.Amounts("a", ""); got["cpu"] != 8000 || got["pods"] != 1 {
+		t.Errorf("the amounts that are kept on a are %v", got)
+	}
+	if got := c.keeper.Amounts("a", "ml/r"); len(got) > 0 {
+		t.Errorf("for a pod of the request, %v is kept on a", got)
+	}
+	c.keeper.Drop("ml/r")
+	if c.keeper.Any() || !slices.Equal(c.freed, []string{"a"}) || !c.use("other", "", "a", podOf(8)) {
+		t.Errorf("after the end of the request, its room is not free: %v", c.freed)
+	}
+}
+
+// A pod names requests of its own namespace only, and only of this class.
+func TestPodsUseUpPlacesOfTheirOwnNamespace(t *testing.T) {
+	for _, x := range []struct {
+		namespace, name, class, want string
+	}{
+		{"ml", "r", apipod.Class, "ml/r"},
+		{"evil", "r", apipod.Class, "evil/r"},
+		{"evil", "ml/r", apipod.Class, "evil/ml/r"},
+		{"ml", "r", "check-capacity.autoscaling.x-k8s.io", ""},
+		{"ml", "", apipod.Class, ""},
+	} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Annotations: map[string]string{
+			apipod.ConsumeAnnotation: x.name, apipod.ClassAnnotation: x.class}}}
+		if got := apipod.Request(p); got != x.want {
+			t.Errorf("a pod of %s that names %q of class %s is of request %q, want %q", x.namespace, x.name, x.class, got,
+				x.want)
+		}
+	}
+	c := newCluster(t)
+	if _, err := c.keeper.Keep("ml/r", []Place{{"a", podOf(8)}, {"a", podOf(8)}}); err != nil {
+		t.Fatal(err)
+	}
+	if c.use("evil", "evil/r", "a", podOf(8)) {
+		t.Error("a pod of another namespace got the place")
+	}
+}
+
+// Requests come, are used up, given back and end in any order: what the ledger keeps on a node is what the keeper has
+// there, and its amounts are the sum of these places.
+func TestKeeperAndLedgerAgree(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 3))
+	for range 200 {
+		c := newCluster(t)
+		bound, next := map[string]string{}, 0
+		for range 40 {
+			request := fmt.Sprint("ml/r", r.IntN(4))
+			node := []string{"a", "b"}[r.IntN(2)]
+			next++
+			uid := fmt.Sprint("u", next)
+			switch r.IntN(5) {
+			case 0:
+				var places []Place
+				for range 1 + r.IntN(3) {
+					places = append(places, Place{[]string{"a", "b"}[r.IntN(2)], podOf(1 + r.Int64N(4))})
+				}
+				_, _ = c.keeper.Keep(request, places)
+			case 1, 2:
+				if c.use(uid, request, node, podOf(1+r.Int64N(4))) {
+					bound[uid] = node
+				}
+			case 3:
+				for uid := range bound {
+					c.keeper.GiveBack(uid)
+					c.book.Unreserve(uid)
+					delete(bound, uid)
+					break
+				}
+			case 4:
+				c.keeper.Drop(request)
+			}
+			sum, want := 0, 0
+			for _, left := range c.keeper.Left() {
+				want += left
+			}
+			for _, node := range []string{"a", "b"} {
+				promised := c.promisedOn(node)
+				if got := c.keeper.Amounts(node, "")["pods"]; got != int64(len(promised)) {
+					t.Fatalf("on %s the ledger keeps %v, and the keeper %d", node, promised, got)
+				}
+				sum += len(promised)
+			}
+			if sum != want || c.keeper.Any() != (sum > 0) {
+				t.Fatalf("%d places are kept on nodes, and %d for requests", sum, want)
+			}
+		}
+	}
+}
