@@ -80,6 +80,11 @@ func start(ctx context.Context, t *testing.T, name string) *world {
 			}
 		})
 	}
+	requests, err := operators.ProvisioningRequests(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions = append(definitions, requests)
 	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}, CRDs: definitions,
 		APIs: []string{"scheduling.k8s.io/v1beta1"}})
 	if err != nil {

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// MaxPods bounds the pods of one request, and MaxOfNamespace the places that are kept for one namespace.
-	MaxPods        = 2_000
+	// MaxPods bounds the pods of one request.
+	MaxPods = 2_000
+	// MaxOfNamespace bounds the places that are kept for one namespace.
 	MaxOfNamespace = 5_000
 	// BookingSeconds is the parameter of a request with how long its room is kept: 10 to 3600, and 600 by default.
 	BookingSeconds = "bookingSeconds"

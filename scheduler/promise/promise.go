@@ -59,7 +59,9 @@ type Keeper struct {
 	freed func(node string)
 
 	count atomic.Int64 // the places that are kept
-	open  atomic.Bool  // see Open
+	// sums has the sum of the plain amounts that are kept on each node. Filter reads it for every node.
+	sums atomic.Pointer[map[string]whatif.Amounts]
+	open atomic.Bool // see Open
 
 	mu       sync.Mutex
 	requests map[string][]*kept // of each request, in its order
@@ -189,8 +191,16 @@ func (k *Keeper) take(p *kept) {
 	k.count.Add(-1)
 }
 
-// tell tells the ledger what is kept on a node.
+// tell publishes what is kept on a node.
 func (k *Keeper) tell(node string) {
+	sums := map[string]whatif.Amounts{}
+	if old := k.sums.Load(); old != nil {
+		sums = maps.Clone(*old)
+	}
+	if sums[node] = k.sum(k.on[node], ""); sums[node] == nil {
+		delete(sums, node)
+	}
+	k.sums.Store(&sums)
 	var list []state.Promised
 	for _, p := range k.on[node] {
 		if p.holds {
@@ -230,6 +240,13 @@ func (k *Keeper) Left() map[string]int {
 func (k *Keeper) Amounts(node, request string) whatif.Amounts {
 	if !k.Any() {
 		return nil
+	}
+	var all whatif.Amounts
+	if sums := k.sums.Load(); sums != nil {
+		all = (*sums)[node]
+	}
+	if request == "" || all == nil {
+		return all
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
