@@ -29,7 +29,7 @@ const (
 	Failed = "Failed"
 	// BookingExpired: the room is not kept any more.
 	BookingExpired = "BookingExpired"
-	// CapacityRevoked: the room was taken by pods that this scheduler does not schedule, or lost with a node.
+	// CapacityRevoked: the room is lost. Tenon only reads it, since Kueue stops a job for it for good.
 	CapacityRevoked = "CapacityRevoked"
 )
 

@@ -262,11 +262,12 @@ func (c *Controller) settle(ctx context.Context, r *request) {
 	}
 }
 
-// grace is how long a node may fail to keep what it has promised before the request is revoked: a report of the node
-// may show that there is room.
+// grace is how long a node may fail to keep what it has promised before the booking ends: a report of the node may show
+// that there is room.
 const grace = 30 * time.Second
 
-// revoke revokes the requests that have places on nodes that lost the room.
+// revoke ends the bookings that have places on nodes that lost the room. It does not set CapacityRevoked, for which
+// Kueue stops a job for good, also one that runs.
 func (c *Controller) revoke(ctx context.Context, list []*request) {
 	places, now := c.keeper.Places(), c.now()
 	lost := map[string]string{}
@@ -291,7 +292,7 @@ func (c *Controller) revoke(ctx context.Context, list []*request) {
 			continue
 		}
 		c.keeper.Drop(r.name)
-		_ = c.write(ctx, r, nil, condition(provisioning.CapacityRevoked, true, "RoomLost",
+		_ = c.write(ctx, r, nil, condition(provisioning.BookingExpired, true, "RoomLost",
 			"node "+node+" has no room for the pods any more: it is gone, or pods of other schedulers took the room"))
 	}
 }

@@ -217,7 +217,7 @@ func (c *Controller) restore(ctx context.Context, r *request) {
 	}
 	if err != nil {
 		c.logger.Error(err, "The room of a request cannot be kept after a restart", "request", r.name)
-		_ = c.write(ctx, r, nil, condition(provisioning.CapacityRevoked, true, "Unreadable", err.Error()))
+		_ = c.write(ctx, r, nil, condition(provisioning.BookingExpired, true, "Unreadable", err.Error()))
 		return
 	}
 	c.keeper.Restore(r.name, places)
