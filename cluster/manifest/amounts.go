@@ -157,6 +157,9 @@ func parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
+// Default gives a pod of a PodTemplate the requests that the API server gives pods.
+func Default(p *v1.Pod) { fill(p) }
+
 // fill gives containers with limits the requests that the API server sets by default (pkg/apis/core/v1/defaults.go,
 // SetDefaults_Pod). It also sets amounts of the pod as a whole; see fillWhole.
 func fill(p *v1.Pod) {

@@ -15,9 +15,10 @@ import (
 type Promised struct {
 	// ID is unique on the node, and no pod has its UID.
 	ID PodID
-	// For names the request that the pod belongs to, "namespace/name". The pods of one request come in the order of the
-	// list, and pods of different requests in any order.
+	// For names the request that the pod belongs to, "namespace/name", and Set one of its sets of pods. The pods of a set
+	// come in the order of the list, and pods of different sets and requests in any order.
 	For    string
+	Set    int
 	Pod    *place.Pod
 	Demand place.Demand
 }
@@ -35,7 +36,7 @@ func (p *Promised) like(q *Promised) bool {
 
 // maxKeeping bounds the containers that are placed to judge whether a node keeps its promises in one state. Where more
 // would be needed, the node counts as not keeping them.
-const maxKeeping = 512
+const maxKeeping = 192
 
 // Keeps reports whether the node has room for all promised pods, in each of its states.
 func (n *Node) Keeps() bool {
@@ -103,22 +104,32 @@ func (n *Node) alone() *Node {
 // may come.
 func (n *Node) keeps(list []Promised) bool {
 	k := keeping{left: maxKeeping, seen: map[string]bool{}}
-	at := map[string]int{}
+	type set struct {
+		request string
+		set     int
+	}
+	at := map[set]int{}
 	for i := range list {
-		q, known := at[list[i].For]
+		of := set{list[i].For, list[i].Set}
+		q, known := at[of]
 		if !known {
 			q = len(k.queues)
-			at[list[i].For], k.queues = q, append(k.queues, nil)
+			at[of], k.queues = q, append(k.queues, nil)
 		}
 		k.queues[q] = append(k.queues[q], &list[i])
 		k.related = k.related || list[i].Demand.Relates()
+	}
+	if same := func(x Promised) bool { return x.like(&list[0]) }; !slices.ContainsFunc(list, func(x Promised) bool {
+		return !same(x)
+	}) { // the order makes no difference
+		k.queues = [][]*Promised{slices.Concat(k.queues...)}
 	}
 	return k.from(n.alone())
 }
 
 // keeping is the state of a search for an order in which promised pods do not fit.
 type keeping struct {
-	queues  [][]*Promised // the pods of each request that have still to come
+	queues  [][]*Promised // the pods of each set that have still to come
 	related bool          // what one of them demands is about others
 	left    int           // see maxKeeping
 	// seen has the states of the node, with the pods that have still to come, from which all orders fit.
@@ -153,7 +164,7 @@ func (k *keeping) from(n *Node) bool {
 	return true
 }
 
-// open returns how many requests have pods that have still to come.
+// open returns how many sets have pods that have still to come.
 func (k *keeping) open() (n int) {
 	for _, q := range k.queues {
 		n += min(len(q), 1)
@@ -172,7 +183,7 @@ func (k *keeping) key(n *Node) string {
 	return b.String()
 }
 
-// alike reports whether two requests bring equal pods in the same order: it makes no difference which comes first.
+// alike reports whether two sets bring equal pods in the same order: it makes no difference which comes first.
 func alike(q, r []*Promised) bool {
 	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.like(b) })
 }

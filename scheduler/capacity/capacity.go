@@ -37,7 +37,7 @@ import (
 type Keeper interface {
 	Open()
 	Keep(request string, places []promise.Place) (full []string, err error)
-	Restore(request string, places []promise.Place)
+	Restore(request string, places []promise.Place) error
 	Spend(uid, request, node string, pod *place.Pod, d place.Demand)
 	Drop(request string)
 	Left() map[string]int
@@ -80,17 +80,24 @@ type Controller struct {
 	kick  chan struct{}
 	// restored is closed when what requests have been promised is kept.
 	restored chan struct{}
+	once     sync.Once // for closing restored
 
 	mu sync.Mutex // guards known; held during a round
 	// known is what is known of requests, by name.
 	known map[string]*request
-	// broken has when a node was first seen not to keep what it has promised.
-	broken map[string]time.Time
+	next  string // the request at which the next round begins; "" is the first
+	// revoked is when revoke looked last, and broken has when a node was first seen not to keep what it
+	// has promised.
+	revoked time.Time
+	broken  map[string]time.Time
 }
 
 // pause is the least time between two rounds: a burst of changes is looked at once. After a long round the pause is
 // longer, so that rounds take a third of a CPU at most.
 const pause = 100 * time.Millisecond
+
+// longest is how long a round may take to decide, besides the last decision. Bookings expire between rounds.
+const longest = time.Second
 
 // tick is the longest time between two rounds while there are requests, so that bookings expire.
 const tick = 5 * time.Second
@@ -128,7 +135,8 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw,
 		ObjectType: &provisioning.Request{}, Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { c.Kick() }, UpdateFunc: func(any, any) { c.Kick() }, DeleteFunc: func(any) { c.Kick() }}})
+			// Updates are nearly always this controller's own.
+			AddFunc: func(any) { c.Kick() }, DeleteFunc: func(any) { c.Kick() }}})
 	c.store, c.ready = store, informer.HasSynced
 	go informer.RunWithContext(ctx)
 	for {
@@ -155,23 +163,23 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// round looks at all requests once.
+// round looks at all requests once, or at as many as the time allows.
 func (c *Controller) round(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := c.list()
-	c.forget(list)
+	left := c.keeper.Left()
+	c.forget(list, left)
 	var open []*request
+	all := true
 	for _, r := range list {
-		c.settle(ctx, r)
+		all = c.settle(ctx, r, left) && all
 		if r.open() {
 			open = append(open, r)
 		}
 	}
-	select {
-	case <-c.restored:
-	default:
-		close(c.restored)
+	if all {
+		c.once.Do(func() { close(c.restored) })
 	}
 	c.revoke(ctx, list)
 	if len(open) == 0 {
@@ -183,8 +191,18 @@ func (c *Controller) round(ctx context.Context) {
 		return
 	}
 	d := &deciding{Controller: c, stage: s, plans: map[string]*whatif.Plan{}}
-	for _, r := range open {
+	began := c.now()
+	// The next round begins where this one ends, so that each request has its turn.
+	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == c.next }))
+	c.next = ""
+	for i := range open {
+		r := open[(from+i)%len(open)]
 		if ctx.Err() != nil {
+			return
+		}
+		if c.now().Sub(began) > longest {
+			c.next = r.name
+			c.Kick()
 			return
 		}
 		d.decide(ctx, r)
@@ -218,13 +236,13 @@ func (c *Controller) list() (out []*request) {
 	return out
 }
 
-// forget drops what is known and kept of requests that are gone.
-func (c *Controller) forget(list []*request) {
+// forget drops what is known and kept of requests that are gone. left has the requests with places.
+func (c *Controller) forget(list []*request, left map[string]int) {
 	there := map[string]bool{}
 	for _, r := range list {
 		there[r.name] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.keeper.Left())) {
+	for _, name := range slices.Sorted(maps.Keys(left)) {
 		if !there[name] {
 			c.keeper.Drop(name)
 		}
@@ -233,33 +251,34 @@ func (c *Controller) forget(list []*request) {
 }
 
 // settle does what follows from the status of a request: it keeps the places that the status names, as long as the
-// booking lasts, and has the pods that have come use them up.
-func (c *Controller) settle(ctx context.Context, r *request) {
-	if !r.is(provisioning.Provisioned) || r.over() {
-		if r.over() {
+// booking lasts, and has the pods that have come use them up. It returns false if places are still to be kept.
+func (c *Controller) settle(ctx context.Context, r *request, left map[string]int) bool {
+	_, kept := left[r.name]
+	switch {
+	case r.over():
+		if kept {
 			c.keeper.Drop(r.name)
 		}
-		return
+		c.writeEnd(ctx, r)
+		return true
+	case !r.is(provisioning.Provisioned):
+		return true
+	case !c.now().Before(r.until()):
+		c.finish(ctx, r, "BookingExpired",
+			fmt.Sprintf("the room of %d pods that have not come is not kept any more", left[r.name]))
+		return true
 	}
-	until := r.until()
-	if !c.now().Before(until) {
-		left := c.keeper.Left()[r.name]
-		c.keeper.Drop(r.name)
-		_ = c.write(ctx, r, nil, condition(provisioning.BookingExpired, true, "BookingExpired",
-			fmt.Sprintf("the room of %d pods that have not come is not kept any more", left)))
-		return
-	}
-	if !r.restored {
-		if _, kept := c.keeper.Left()[r.name]; !kept {
-			c.restore(ctx, r)
+	if !r.restored && !kept {
+		if r.restored = c.restore(ctx, r); !r.restored {
+			return false
 		}
-		r.restored = true
 	}
 	for _, p := range c.cluster.Using(r.name) {
 		if x, err := judged(p); err == nil {
 			c.keeper.Spend(string(p.UID), r.name, p.Spec.NodeName, x.Pod, x.Demand)
 		}
 	}
+	return true
 }
 
 // grace is how long a node may fail to keep what it has promised before the booking ends: a report of the node may show
@@ -269,8 +288,13 @@ const grace = 30 * time.Second
 // revoke ends the bookings that have places on nodes that lost the room. It does not set CapacityRevoked, for which
 // Kueue stops a job for good, also one that runs.
 func (c *Controller) revoke(ctx context.Context, list []*request) {
-	places, now := c.keeper.Places(), c.now()
-	lost := map[string]string{}
+	now := c.now()
+	if now.Sub(c.revoked) < tick {
+		return
+	}
+	c.revoked = now
+	places, lost := c.keeper.Places(), map[string]string{}
+	maps.DeleteFunc(c.broken, func(node string, _ time.Time) bool { return places[node] == nil })
 	for _, node := range slices.Sorted(maps.Keys(places)) {
 		if !c.cluster.Broken(node) {
 			delete(c.broken, node)
@@ -287,12 +311,9 @@ func (c *Controller) revoke(ctx context.Context, list []*request) {
 		}
 	}
 	for _, r := range list {
-		node, is := lost[r.name]
-		if !is {
-			continue
+		if node, is := lost[r.name]; is {
+			c.finish(ctx, r, "RoomLost", "node "+node+" has no room for all pods that it was kept for: it is gone, pods of "+
+				"other schedulers took the room, or pods have ended and the rest gets other CPUs than before")
 		}
-		c.keeper.Drop(r.name)
-		_ = c.write(ctx, r, nil, condition(provisioning.BookingExpired, true, "RoomLost",
-			"node "+node+" has no room for the pods any more: it is gone, or pods of other schedulers took the room"))
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
@@ -26,6 +29,9 @@ type deciding struct {
 	last string
 }
 
+// keptPlaces is the name of an amount that bounds the places that are kept on a node.
+const keptPlaces = "places kept for requests"
+
 // maxLooks is how often a request is tried if nodes turn out to have less room than the stage has.
 const maxLooks = 3
 
@@ -40,9 +46,9 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 	} else {
 		nodes = slices.Clone(d.stage.Nodes())
 		for i := range nodes {
-			if kept := d.keeper.Amounts(nodes[i].Name, ""); kept != nil {
-				nodes[i].Used = nodes[i].Used.Add(kept)
-			}
+			kept := d.keeper.Amounts(nodes[i].Name, "")
+			nodes[i].Used = nodes[i].Used.Add(kept).Add(whatif.Amounts{keptPlaces: kept["pods"]})
+			nodes[i].Allocatable = nodes[i].Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
 		}
 	}
 	for i := range nodes {
@@ -58,6 +64,10 @@ func (d *deciding) keepPlan(scheduler string, p *whatif.Plan) {
 
 // decide answers a request.
 func (d *deciding) decide(ctx context.Context, r *request) {
+	if r.answer != nil { // its places are kept, and it is not known whether that was written
+		d.reply(ctx, r)
+		return
+	}
 	if err := d.read(ctx, r); err != nil {
 		d.refuse(ctx, r, err)
 		return
@@ -74,17 +84,18 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 	}
 	scheduler := r.sets[0].pod.Spec.SchedulerName
 	rules, _ := d.cluster.Rules(scheduler)
-	var without []string
+	without := d.stillFull(r)
 	for range maxLooks {
 		p := d.plan(scheduler, rules, without)
 		out, err := p.Together(gang, ctx.Err)
 		if err != nil {
 			return // the scheduler ends
 		}
+		if !out.Fits && len(without) > 0 {
+			break // without these nodes it does not fit, and with them it might
+		}
 		if !out.Fits {
-			if len(without) == 0 {
-				d.keepPlan(scheduler, p)
-			}
+			d.keepPlan(scheduler, p)
 			d.explain(ctx, r, p, out, unjudged)
 			return
 		}
@@ -98,10 +109,30 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 			d.notNow(ctx, r, "Bound", "not now: "+err.Error())
 			return
 		}
+		for _, n := range d.stage.Nodes() {
+			if slices.Contains(full, n.Name) {
+				r.full[n.Name] = n.State
+			}
+		}
 		without = append(without, full...)
+		d.Kick() // the next round goes on
 	}
-	d.notNow(ctx, r, "Changing", "not now: nodes have changed while the pods were placed")
-	d.Kick()
+	d.notNow(ctx, r, "Changing", "not now: node "+without[0]+" has changed since, or room is kept there for so many "+
+		"different pods that more cannot be judged")
+}
+
+// stillFull returns the nodes that lacked room for a request and have not changed since, and forgets the others.
+func (d *deciding) stillFull(r *request) (out []string) {
+	full := map[string]*state.Node{}
+	if len(r.full) > 0 {
+		for _, n := range d.stage.Nodes() {
+			if was, known := r.full[n.Name]; known && was == n.State {
+				full[n.Name], out = was, append(out, n.Name)
+			}
+		}
+	}
+	r.full = full
+	return out
 }
 
 // gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.
@@ -121,10 +152,12 @@ func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err err
 				unjudged = append(unjudged, u)
 			}
 		}
+		want := w.Want
+		want.Needs = want.Needs.Add(whatif.Amounts{keptPlaces: 1})
 		for i := range s.count {
 			id := state.PodID{UID: fmt.Sprintf("request %s %d", r.name, turn), Namespace: r.object.Namespace,
 				Name: fmt.Sprintf("%s-%d", s.pod.Name, i)}
-			out.Pods = append(out.Pods, whatif.Member{ID: id, Want: w.Want})
+			out.Pods = append(out.Pods, whatif.Member{ID: id, Want: want})
 			turn++
 		}
 	}
@@ -172,19 +205,43 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 	if len(unjudged) > 0 {
 		message += "; not looked at: " + strings.Join(unjudged, ", ")
 	}
-	err = d.write(ctx, r, written, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
-		condition(provisioning.Provisioned, true, "CapacityIsFound", message))
-	if err != nil {
+	r.answer = &answer{written, message}
+	return nil, d.reply(ctx, r)
+}
+
+// answer is what is written about places that are kept.
+type answer struct {
+	details map[string]string
+	message string
+}
+
+// reply writes that the places of a request are kept. If that certainly failed, they are not kept any more.
+func (d *deciding) reply(ctx context.Context, r *request) error {
+	err := d.write(ctx, r, r.answer.details, accepted(),
+		condition(provisioning.Provisioned, true, "CapacityIsFound", r.answer.message))
+	switch {
+	case err == nil:
+		r.restored, r.answer = true, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		d.keeper.Drop(r.name)
-		return nil, errors.New("the answer could not be written")
+		r.answer = nil
+		return errors.New("the answer could not be written")
 	}
-	r.restored = true
-	return nil, nil
+	return nil // the API server may have written it
+}
+
+// accepted is the condition of a request that is answered.
+func accepted() metav1.Condition {
+	return condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler")
 }
 
 // refuse answers a request that cannot be judged.
 func (d *deciding) refuse(ctx context.Context, r *request, why error) {
+	if errors.Is(why, errForeign) || errors.Is(why, errNotAgain) {
+		return
+	}
 	if bad := (invalid{}); !errors.As(why, &bad) {
+		r.again = d.now().Add(rereading)
 		d.notNow(ctx, r, "Unread", "not now: "+why.Error())
 		return
 	}
@@ -194,7 +251,7 @@ func (d *deciding) refuse(ctx context.Context, r *request, why error) {
 
 // notNow writes why a request has no room yet. If that cannot be written, the next round writes it.
 func (d *deciding) notNow(ctx context.Context, r *request, reason, message string) {
-	_ = d.write(ctx, r, nil, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
+	_ = d.write(ctx, r, nil, accepted(),
 		condition(provisioning.Provisioned, false, reason, message))
 }
 
@@ -238,7 +295,7 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 		}
 	}
 	if s.Kind == summary.Never {
-		_ = d.write(ctx, r, nil, condition(provisioning.Accepted, true, "Accepted", "answered by tenon-scheduler"),
+		_ = d.write(ctx, r, nil, accepted(),
 			condition(provisioning.Failed, true, "NeverFits", s.Text))
 		return
 	}

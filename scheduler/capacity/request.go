@@ -16,7 +16,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
@@ -42,6 +44,14 @@ type request struct {
 	written string
 	// restored: the places that the status names are kept.
 	restored bool
+	// end is the condition that ends the request; it is written until that succeeds.
+	end *metav1.Condition
+	// answer has what has to be written of places that are kept already; see deciding.answer.
+	answer *answer
+	// full has nodes that lacked room for the request's places although it was found, as they were then.
+	full map[string]*state.Node
+	// again is when the templates are read again.
+	again time.Time
 	// sets are the pods, once the templates were read.
 	sets []set
 	// said is when the last message was written.
@@ -62,7 +72,8 @@ func (r *request) is(condition string) bool {
 
 // over reports whether the request needs no more answers, and keeps nothing.
 func (r *request) over() bool {
-	return r.is(provisioning.Failed) || r.is(provisioning.BookingExpired) || r.is(provisioning.CapacityRevoked)
+	return r.end != nil || r.is(provisioning.Failed) || r.is(provisioning.BookingExpired) ||
+		r.is(provisioning.CapacityRevoked)
 }
 
 // open reports whether the request waits for an answer.
@@ -95,10 +106,22 @@ func (r *request) until() time.Time {
 // invalid is why a request fails for good.
 type invalid struct{ error }
 
+// errNotAgain is about a request whose templates could not be read a moment ago.
+var errNotAgain = errors.New("the templates could not be read a moment ago")
+
+// noTemplate is about a PodTemplate that is missing.
+type noTemplate struct{ error }
+
+// errForeign is about a request whose pods are for another scheduler, which may answer it.
+var errForeign = errors.New("the pods are for another scheduler")
+
 // read reads the templates of a request. An error of type invalid is for good, and any other one passes.
 func (c *Controller) read(ctx context.Context, r *request) error {
 	if r.sets != nil {
 		return nil
+	}
+	if c.now().Before(r.again) {
+		return errNotAgain
 	}
 	if _, err := r.booking(); err != nil {
 		return invalid{err}
@@ -113,16 +136,16 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	for _, s := range r.object.Spec.PodSets {
 		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))
+			return noTemplate{fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))}
 		}
 		if err != nil {
 			return fmt.Errorf("read PodTemplate %s: %w", s.PodTemplateRef.Name, err)
 		}
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.object.Namespace, Name: s.PodTemplateRef.Name,
-			Labels: t.Template.Labels, Annotations: t.Template.Annotations}, Spec: t.Template.Spec}
+			Labels: t.Template.Labels, Annotations: t.Template.Annotations}, Spec: *t.Template.Spec.DeepCopy()}
+		manifest.Default(p) // the API server gives templates no defaults
 		if _, known := c.cluster.Rules(p.Spec.SchedulerName); !known {
-			return invalid{fmt.Errorf("PodTemplate %s has schedulerName %q: this scheduler keeps room for its own pods only",
-				s.PodTemplateRef.Name, printable.Clip(p.Spec.SchedulerName, 100))}
+			return errForeign
 		}
 		if len(p.Spec.ResourceClaims) > 0 {
 			return invalid{errors.New("the pods name resource claims (DRA), for which no room can be kept: leave the " +
@@ -132,6 +155,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		if err != nil {
 			return invalid{fmt.Errorf("PodTemplate %s: %w", s.PodTemplateRef.Name, err)}
 		}
+		x.Set = len(sets)
 		sets = append(sets, set{p, int(s.Count), x})
 	}
 	r.sets = sets
@@ -208,19 +232,40 @@ func (r *request) placesOf() (out []promise.Place, err error) {
 	return out, nil
 }
 
-// restore keeps the places that the status of a request names.
-func (c *Controller) restore(ctx context.Context, r *request) {
+// restore keeps the places that the status of a request names. It returns false if it has to be called again.
+func (c *Controller) restore(ctx context.Context, r *request) bool {
 	err := c.read(ctx, r)
+	bad, missing := invalid{}, noTemplate{}
+	if err != nil && !errors.As(err, &bad) && !errors.As(err, &missing) {
+		return errors.Is(err, errForeign)
+	}
 	var places []promise.Place
 	if err == nil {
 		places, err = r.placesOf()
 	}
+	if err == nil {
+		err = c.keeper.Restore(r.name, places)
+	}
 	if err != nil {
 		c.logger.Error(err, "The room of a request cannot be kept after a restart", "request", r.name)
-		_ = c.write(ctx, r, nil, condition(provisioning.BookingExpired, true, "Unreadable", err.Error()))
-		return
+		c.finish(ctx, r, "Unreadable", err.Error())
 	}
-	c.keeper.Restore(r.name, places)
+	return true
+}
+
+// finish ends the booking of a request.
+func (c *Controller) finish(ctx context.Context, r *request, reason, message string) {
+	c.keeper.Drop(r.name)
+	end := condition(provisioning.BookingExpired, true, reason, message)
+	r.end = &end
+	c.writeEnd(ctx, r)
+}
+
+// writeEnd writes the end of a request, unless it is written.
+func (c *Controller) writeEnd(ctx context.Context, r *request) {
+	if r.end != nil && c.write(ctx, r, nil, *r.end) == nil {
+		r.end = nil
+	}
 }
 
 // condition returns a condition.
@@ -234,6 +279,9 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 
 // maxMessage bounds the message of a condition. The API server allows 32 KiB.
 const maxMessage = 1024
+
+// rereading is how long a request waits whose templates could not be read.
+const rereading = 10 * time.Second
 
 // repeat is how often a message changes that goes with the same answer.
 const repeat = 10 * time.Second
@@ -263,7 +311,6 @@ func (c *Controller) write(ctx context.Context, r *request, details map[string]s
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			c.logger.Error(err, "The answer to a request is not written, will try again", "request", r.name)
 		}
-		c.Kick()
 		return err
 	}
 	r.written, r.object, r.said = r.object.ResourceVersion, next, now

@@ -92,7 +92,9 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 	if err != nil {
 		return arrange.Plan{}, err
 	}
-	problem.Room = func(node int, pods []int) bool { return hasRoom(nodes[node], gang, pods, nil) }
+	problem.Room = func(node int, pods []int) bool {
+		return hasRoom(nodes[node], gang, pods, nil) && p.leavesKept(nodes[node], gang, pods)
+	}
 	at, spent := assign.Find(problem)
 	p.metrics.GangSearched(at != nil, spent)
 	switch {
@@ -110,6 +112,23 @@ func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred fun
 		}
 	}
 	return out, nil
+}
+
+// leavesKept reports whether a node has the amounts for members of a gang besides those that are kept for others.
+func (p *Plugin) leavesKept(info fwk.NodeInfo, gang []member, pods []int) bool {
+	kept := p.promises.Amounts(info.Node().Name, "")
+	if len(kept) == 0 {
+		return true
+	}
+	for _, i := range pods {
+		request := apipod.Request(gang[i].pod)
+		if request != "" && slices.Contains(p.promises.Nodes(request), info.Node().Name) {
+			return true // what is kept may be for these pods; Filter compares
+		}
+		needs, _ := kube.Needs(gang[i].pod)
+		kept = kept.Add(needs)
+	}
+	return hasAmounts(info, kept)
 }
 
 // problem returns the problem of placing the pods of a gang, but for Room, and the pods that hold something

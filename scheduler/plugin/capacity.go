@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	poll "k8s.io/apimachinery/pkg/util/wait"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	staged "github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -29,6 +31,9 @@ const findRequests = 10 * time.Second
 // answerRequests starts to answer requests, at once or when they can be read. If they can be read now, no pod is tried
 // before the room that they have been promised is kept again.
 func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
+	if s.options.Informers == nil {
+		return nil // in another main program, it is not known which of several schedulers leads
+	}
 	requests, err := provisioning.NewClient(h.KubeConfig())
 	if err != nil {
 		return err
@@ -43,10 +48,13 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.capacity.Store(c)
-	if readable(ctx) == nil {
+	switch err := readable(ctx); {
+	case err == nil:
 		s.restored = c.Restored()
 		go c.Run(ctx)
 		return nil
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return fmt.Errorf("list ProvisioningRequests: %w", err)
 	}
 	go func() {
 		err := poll.PollUntilContextCancel(ctx, findRequests, false, func(ctx context.Context) (bool, error) {
@@ -73,14 +81,22 @@ func (s *Shared) kickAtEvents(h fwk.Handle, c *capacity.Controller) error {
 	return nil
 }
 
-// waitRestored blocks until the room that was promised before this scheduler began is kept again.
+// restoring bounds how long pods wait for what was promised before this scheduler began.
+const restoring = time.Minute
+
+// waitRestored blocks until the room that was promised before this scheduler began is kept again. After a minute it
+// gives that up, since no pod is scheduled meanwhile.
 func (s *Shared) waitRestored(ctx context.Context) error {
-	if s.restored == nil || isClosed(s.restored) {
+	if s.restored == nil || s.unrestored.Load() || isClosed(s.restored) {
 		return nil
 	}
 	s.capacity.Load().Kick()
 	select {
 	case <-s.restored:
+		return nil
+	case <-time.After(restoring):
+		s.unrestored.Store(true)
+		Logger(ctx).Error(nil, "ProvisioningRequests cannot be read: room that was promised may be taken")
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for ProvisioningRequests: %w", context.Cause(ctx))
@@ -138,7 +154,13 @@ func (c seen) served() map[string]bool {
 func (c seen) Using(request string) []*v1.Pod { return c.amounts.Using(request) }
 
 // Broken implements capacity.Cluster.
-func (c seen) Broken(node string) bool { return !c.judgeRoom(node, c.promises.Amounts(node, "")) }
+func (c seen) Broken(node string) bool {
+	var list []state.Promised
+	if n := c.Book.Snapshot().Node(node); n != nil {
+		list = n.Promised
+	}
+	return !c.judgeRoom(node, list, c.promises.Amounts(node, ""))
+}
 
 // Rules implements capacity.Cluster.
 func (c seen) Rules(scheduler string) (whatif.Rules, bool) {

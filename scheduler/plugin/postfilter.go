@@ -52,7 +52,9 @@ func (p *Plugin) PostFilter(
 	pod *v1.Pod,
 	m fwk.NodeToStatusReader,
 ) (*fwk.PostFilterResult, *fwk.Status) {
-	p.afterFailure(cs, pod)
+	if p.afterFailure(cs, pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
 	if p.alone {
 		p.reportFailure(pod, m)
 	}

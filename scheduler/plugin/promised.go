@@ -79,7 +79,8 @@ func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo
 			out.Insert(name)
 		}
 	}
-	if p.anywhere.Remove(string(pod.UID)) || len(out) == 0 {
+	// Nothing tells this plugin that an attempt of a group, or in another main program, found none of the nodes good.
+	if p.anywhere.Remove(string(pod.UID)) || len(out) == 0 || p.alone || fwk.Grouped(pod) {
 		return nil
 	}
 	a.narrowed = true
@@ -156,36 +157,50 @@ func hasAmounts(info fwk.NodeInfo, needs whatif.Amounts) bool {
 // reserve has a pod reserved by book, and use up the room that is kept for it. It refuses a node whose amounts have
 // been promised since Filter.
 func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func() *fwk.Status) (out *fwk.Status) {
-	a := p.asks(cs, pod)
-	if a == nil {
+	if !p.promises.IsOpen() || p.supposed.Load() != nil {
 		return book()
 	}
+	a := p.asks(cs, pod)
+	if a == nil {
+		a = &asked{}
+	}
+	crowded := false
 	p.promises.Use(string(pod.UID), a.request, node, a.pod, a.demand, func(kept whatif.Amounts) bool {
-		if p.handle != nil {
+		if len(kept) > 0 && p.handle != nil {
 			if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
 				if out = p.inTheWay(a, info, kept); out != nil {
+					crowded = true
 					return false
 				}
 			}
 		}
-		out = book()
-		return out.IsSuccess()
+		if out = book(); !out.IsSuccess() {
+			return false
+		}
+		needs, _ := kube.Needs(pod)
+		p.flights.Begin(kube.ID(pod), node, needs)
+		return true
 	})
+	if crowded {
+		p.tryAgain(pod)
+	}
 	return out
 }
 
-// judgeRoom reports whether a node keeps its promises on NUMA nodes, and has the plain amounts in sum besides what is
-// bound there, or on the way.
-func (s *Shared) judgeRoom(node string, sum whatif.Amounts) bool {
-	n := s.Book.Snapshot().Node(node)
-	if n == nil {
-		n = &state.Node{Name: node}
-	}
-	if !n.Keeps() {
-		return false
+// judgeRoom reports whether a node has room for the promised pods of a list on its NUMA nodes, and the plain amounts in
+// sum, besides what is bound there, or on the way. It is a promise.Judge.
+func (s *Shared) judgeRoom(node string, list []state.Promised, sum whatif.Amounts) bool {
+	n := &state.Node{Name: node}
+	if known := s.Book.Snapshot().Node(node); known != nil {
+		*n = *known
+		n.Promised = list
 	}
 	all, used, there := s.amounts.Of(n)
 	if !there {
+		return false
+	}
+	with, nominated := s.nominated(n)
+	if !with.Keeps() {
 		return false
 	}
 	predicted := map[string]bool{}
@@ -194,7 +209,8 @@ func (s *Shared) judgeRoom(node string, sum whatif.Amounts) bool {
 			predicted[n.Entries[i].Pod.UID] = true
 		}
 	}
-	needs := sum.Add(s.flights.On(node, s.amounts.Unbound, func(id state.PodID) bool { return predicted[id.UID] }))
+	needs := sum.Add(nominated).Add(s.flights.On(node, s.amounts.Unbound,
+		func(id state.PodID) bool { return predicted[id.UID] }))
 	for name, want := range needs {
 		if most, announced := all[name]; announced && want > 0 && used[name]+want > most {
 			return false
@@ -203,18 +219,43 @@ func (s *Shared) judgeRoom(node string, sum whatif.Amounts) bool {
 	return true
 }
 
-// afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time.
-func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) {
-	a := p.asks(cs, pod)
-	if a == nil {
-		return
+// nominated returns a node with the pods for which others were evicted there, and their plain amounts.
+func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amounts) {
+	if s.any == nil {
+		return n, nil
 	}
-	if a.narrowed {
+	for _, info := range s.any.NominatedPodsForNode(n.Name) {
+		pod := info.GetPod()
+		if _, booked := n.Entry(string(pod.UID)); booked || s.flights.Has(string(pod.UID)) {
+			continue // it has been reserved since
+		}
+		r, status := translate(pod)
+		if status != nil {
+			continue
+		}
+		more, _ := kube.Needs(pod)
+		needs = needs.Add(more)
+		if n.Machine != nil && !r.pod.Plain() {
+			n, _ = n.Join(kube.ID(pod), r.pod, r.demand)
+		}
+	}
+	return n, needs
+}
+
+// afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time. It returns true for
+// such a pod: nothing need be evicted for it yet.
+func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
+	a := p.asks(cs, pod)
+	switch {
+	case a == nil:
+	case a.narrowed:
 		p.anywhere.Add(pod)
 		p.tryAgain(pod)
-	} else if a.pod.Plain() {
+		return true
+	case a.pod.Plain():
 		p.keptOut.Add(pod)
 	}
+	return false
 }
 
 // tryAgain has a pod tried again at once, also one that no kubelet aligns.

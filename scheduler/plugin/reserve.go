@@ -25,12 +25,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if ok {
 		p.recordLeftOut(ctx, cs, pod, s)
 	}
-	status := p.reserve(cs, pod, node, func() *fwk.Status { return p.book(cs, s, pod, node) })
-	if status.IsSuccess() && p.promises.IsOpen() {
-		needs, _ := kube.Needs(pod)
-		p.flights.Begin(kube.ID(pod), node, needs)
-	}
-	return status
+	return p.reserve(cs, pod, node, func() *fwk.Status { return p.book(cs, s, pod, node) })
 }
 
 // book books what the pod will hold. s is nil for a pod that no kubelet aligns.
@@ -98,8 +93,10 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return
 	}
 	p.gangs.Lost(string(pod.UID))
-	p.promises.GiveBack(string(pod.UID))
-	p.flights.End(string(pod.UID))
+	if p.promises.IsOpen() && p.supposed.Load() == nil {
+		p.promises.GiveBack(string(pod.UID))
+		p.flights.End(string(pod.UID))
+	}
 	if ok {
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)

@@ -63,7 +63,9 @@ type Shared struct {
 	// that was promised before this scheduler began is kept again.
 	capacity atomic.Pointer[capacity.Controller]
 	restored <-chan struct{}
-	waiting  *waiting.Queue // nil in tests that retry no pod
+	// unrestored is set if that took too long.
+	unrestored atomic.Bool
+	waiting    *waiting.Queue // nil in tests that retry no pod
 	// failures has failed attempts to handle beside the scheduling loop; nil if the loop handles all.
 	failures  *failures.Line
 	sentences sentences

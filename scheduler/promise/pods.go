@@ -79,6 +79,14 @@ func (f *Flights) Begin(id state.PodID, node string, needs whatif.Amounts) {
 	f.pods[id.UID] = flight{id, node, needs, false}
 }
 
+// Has reports whether a pod is on its way.
+func (f *Flights) Has(uid string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, has := f.pods[uid]
+	return has
+}
+
 // Bound records that a pod was bound.
 func (f *Flights) Bound(uid string) {
 	f.mu.Lock()

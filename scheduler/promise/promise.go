@@ -38,6 +38,7 @@ type Book interface {
 
 // Pod is a pod that a request will bring.
 type Pod struct {
+	Set    int // see [state.Promised]
 	Pod    *place.Pod
 	Demand place.Demand
 	// Needs are the plain amounts that it requests.
@@ -50,11 +51,14 @@ type Place struct {
 	Pod
 }
 
+// Judge reports whether a node has room for all places of a list, beside everything that is reserved there: list has
+// those that need alignment, and sum is the sum of the plain amounts of all.
+type Judge func(node string, list []state.Promised, sum whatif.Amounts) bool
+
 // Keeper has the places that are kept. Its methods may be called by any goroutine.
 type Keeper struct {
-	book Book
-	// judge reports whether a node still has room, with all that is kept there: sum is the sum of their plain amounts.
-	judge func(node string, sum whatif.Amounts) bool
+	book  Book
+	judge Judge
 	// freed is called for every node where less is kept than before.
 	freed func(node string)
 
@@ -90,7 +94,7 @@ func insert(list []*kept, p *kept) []*kept {
 }
 
 // NewKeeper returns a keeper without places.
-func NewKeeper(book Book, judge func(node string, sum whatif.Amounts) bool, freed func(node string)) *Keeper {
+func NewKeeper(book Book, judge Judge, freed func(node string)) *Keeper {
 	return &Keeper{book: book, judge: judge, freed: freed, requests: map[string][]*kept{}, on: map[string][]*kept{},
 		used: map[string]*kept{}}
 }
@@ -116,45 +120,80 @@ func (k *Keeper) Keep(request string, places []Place) (full []string, err error)
 		return nil, fmt.Errorf("%d places are kept for pods that have not come, at most %d: wait until some have come",
 			k.count.Load(), MaxPods)
 	}
-	nodes := k.add(request, places)
-	for _, node := range nodes {
-		if len(k.on[node]) > MaxOnNode || !k.judge(node, k.sum(k.on[node], "")) {
-			full = append(full, node)
+	all := list(request, places)
+	with := map[string][]*kept{}
+	for _, p := range all {
+		if with[p.node] == nil {
+			with[p.node] = k.on[p.node]
 		}
+		with[p.node] = insert(with[p.node], p)
 	}
-	if len(full) > 0 {
+	judge := func() []string {
+		for _, node := range slices.Sorted(maps.Keys(with)) {
+			if len(with[node]) > MaxOnNode || !k.judge(node, promised(with[node]), k.sum(with[node], "")) {
+				full = append(full, node)
+			}
+		}
+		return full
+	}
+	if len(judge()) > 0 {
+		return full, nil
+	}
+	k.add(request, all)
+	if len(judge()) > 0 { // something was reserved meanwhile
 		k.drop(request)
 	}
 	return full, nil
 }
 
-// Restore keeps the places of a request without judging them: after a restart, the API objects say what is promised.
-func (k *Keeper) Restore(request string, places []Place) {
+// Restore keeps the places of a request without judging them: after a restart, the API objects have what is promised.
+// It keeps none, and returns an error, beyond twice MaxPods places.
+func (k *Keeper) Restore(request string, places []Place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.requests[request]; !known && int(k.count.Load())+len(places) <= MaxPods {
-		k.add(request, places)
+	if _, known := k.requests[request]; known {
+		return nil
 	}
+	if int(k.count.Load())+len(places) > 2*MaxPods {
+		return fmt.Errorf("%d places are kept for pods that have not come, and %d more are too many", k.count.Load(),
+			len(places))
+	}
+	k.add(request, list(request, places))
+	return nil
 }
 
-// add adds places, and returns their nodes, ascending.
-func (k *Keeper) add(request string, places []Place) []string {
-	nodes := map[string]bool{}
-	list := []*kept{}
+// list returns the places of a request.
+func list(request string, places []Place) (out []*kept) {
 	for i, x := range places {
 		id := state.PodID{UID: fmt.Sprintf("promised %s %d", request, i), Name: fmt.Sprintf("%s %d", request, i)}
-		p := &kept{state.Promised{ID: id, For: request, Pod: x.Pod.Pod, Demand: x.Demand}, i, x.Node, x.Needs,
-			!x.Pod.Pod.Plain()}
-		list, nodes[x.Node] = append(list, p), true
-		k.on[x.Node] = insert(k.on[x.Node], p)
+		out = append(out, &kept{state.Promised{ID: id, For: request, Set: x.Set, Pod: x.Pod.Pod, Demand: x.Demand}, i, x.Node,
+			x.Needs, !x.Pod.Pod.Plain()})
+	}
+	return out
+}
+
+// promised returns the places of a list that need alignment.
+func promised(list []*kept) (out []state.Promised) {
+	for _, p := range list {
+		if p.holds {
+			out = append(out, p.promised)
+		}
+	}
+	return out
+}
+
+// add adds the places of a request.
+func (k *Keeper) add(request string, list []*kept) {
+	nodes := map[string]bool{}
+	for _, p := range list {
+		nodes[p.node] = true
+		k.on[p.node] = insert(k.on[p.node], p)
 	}
 	k.requests[request] = list
 	k.count.Add(int64(len(list)))
-	sorted := slices.Sorted(maps.Keys(nodes))
-	for _, node := range sorted {
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
 		k.tell(node)
 	}
-	return sorted
 }
 
 // Drop ends the places of a request that its pods have not used up.
@@ -168,6 +207,9 @@ func (k *Keeper) Drop(request string) {
 }
 
 func (k *Keeper) drop(request string) (nodes []string) {
+	if _, known := k.requests[request]; !known {
+		return nil
+	}
 	for _, p := range k.requests[request] {
 		k.take(p)
 		nodes = append(nodes, p.node)
@@ -201,13 +243,7 @@ func (k *Keeper) tell(node string) {
 		delete(sums, node)
 	}
 	k.sums.Store(&sums)
-	var list []state.Promised
-	for _, p := range k.on[node] {
-		if p.holds {
-			list = append(list, p.promised)
-		}
-	}
-	k.book.Promise(node, list)
+	k.book.Promise(node, promised(k.on[node]))
 }
 
 // Nodes returns the names of the nodes that keep places for a request, ascending.
@@ -269,29 +305,40 @@ func (k *Keeper) sum(list []*kept, request string) (out whatif.Amounts) {
 // on another node. do gets the sum of the plain amounts that are kept on the node for others. If it returns false, the
 // place is kept on. A pod whose request has no places left is reserved like any other pod. do must not call the keeper.
 func (k *Keeper) Use(uid, request, node string, pod *place.Pod, d place.Demand, do func(kept whatif.Amounts) bool) {
+	if elsewhere := k.use(uid, request, node, pod, d, do); elsewhere != "" {
+		k.freed(elsewhere)
+	}
+}
+
+// use is Use. It returns the name of another node that keeps less now, or "".
+func (k *Keeper) use(uid, request, node string, pod *place.Pod, d place.Demand,
+	do func(kept whatif.Amounts) bool) (elsewhere string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.find(request, node, pod, d)
 	if p == nil || k.used[uid] != nil {
 		do(k.sum(k.on[node], ""))
-		return
+		return ""
 	}
 	here := p.node == node
 	if here {
 		k.take(p)
 		k.tell(node)
 	}
-	switch {
-	case do(k.sum(k.on[node], "")):
-		if !here {
-			k.take(p)
-			k.tell(p.node)
+	if !do(k.sum(k.on[node], "")) {
+		if here {
+			k.put(p)
 		}
-		k.requests[request] = slices.DeleteFunc(k.requests[request], func(q *kept) bool { return q == p })
-		k.used[uid] = p
-	case here:
-		k.put(p)
+		return ""
 	}
+	k.requests[request] = slices.DeleteFunc(k.requests[request], func(q *kept) bool { return q == p })
+	k.used[uid] = p
+	if here {
+		return ""
+	}
+	k.take(p)
+	k.tell(p.node)
+	return p.node
 }
 
 // find returns the place that a pod uses up on a node: of those on the node, or else of all, the first for a pod like
