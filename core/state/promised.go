@@ -39,15 +39,21 @@ func (p *Promised) like(q *Promised) bool {
 const maxKeeping = 192
 
 // Keeps reports whether the node has room for all promised pods, in each of its states.
-func (n *Node) Keeps() bool {
-	return len(n.Promised) == 0 || n.eachState(func(one *Node) bool { return one.keeps(n.Promised) })
+func (n *Node) Keeps() bool { return n.keepsWithin(maxKeeping) }
+
+// MayPromise is Keeps with half of its bound. When some of the promised pods have come, judging the others may take
+// more work than before, so what is promised leaves some of the bound.
+func (n *Node) MayPromise() bool { return n.keepsWithin(maxKeeping / 2) }
+
+func (n *Node) keepsWithin(bound int) bool {
+	return len(n.Promised) == 0 || n.eachState(func(one *Node) bool { return one.keeps(n.Promised, bound) })
 }
 
 // KeepsBeside reports whether the node would keep its promises if a pod got the holdings of a verdict, in each of its
 // states. A pod that holds nothing takes no room.
 func (n *Node) KeepsBeside(v place.Verdict) bool {
 	return len(n.Promised) == 0 || len(v.Holdings) == 0 ||
-		n.eachState(func(one *Node) bool { return one.having(PodID{}, v).keeps(n.Promised) })
+		n.eachState(func(one *Node) bool { return one.having(PodID{}, v).keeps(n.Promised, maxKeeping) })
 }
 
 // keepsAfter reports whether the node would keep its promises after it has admitted a pod, in each of its states.
@@ -57,7 +63,7 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 		if !ok || len(after.Entries[len(after.Entries)-1].Holdings) == 0 {
 			return true
 		}
-		return after.keeps(n.Promised)
+		return after.keeps(n.Promised, maxKeeping)
 	})
 }
 
@@ -102,8 +108,8 @@ func (n *Node) alone() *Node {
 
 // keeps reports whether the node, in this state alone, has room for the pods of a list, in every order in which they
 // may come.
-func (n *Node) keeps(list []Promised) bool {
-	k := keeping{left: maxKeeping, seen: map[string]bool{}}
+func (n *Node) keeps(list []Promised, bound int) bool {
+	k := keeping{left: bound, seen: map[string]bool{}}
 	type set struct {
 		request string
 		set     int

@@ -35,7 +35,6 @@ import (
 
 // Keeper keeps places. [promise.Keeper] implements it.
 type Keeper interface {
-	Open()
 	Keep(request string, places []promise.Place) (full []string, err error)
 	Restore(request string, places []promise.Place) error
 	Spend(uid, request, node string, pod *place.Pod, d place.Demand)
@@ -85,7 +84,8 @@ type Controller struct {
 	mu sync.Mutex // guards known; held during a round
 	// known is what is known of requests, by name.
 	known map[string]*request
-	next  string // the request at which the next round begins; "" is the first
+	begun time.Time // when the first round was
+	next  string    // the request at which the next round begins; "" is the first
 	// revoked is when revoke looked last, and broken has when a node was first seen not to keep what it
 	// has promised.
 	revoked time.Time
@@ -95,6 +95,10 @@ type Controller struct {
 // pause is the least time between two rounds: a burst of changes is looked at once. After a long round the pause is
 // longer, so that rounds take a third of a CPU at most.
 const pause = 100 * time.Millisecond
+
+// Restoring bounds how long nothing is decided, and no pod scheduled, because room that was promised before is not kept
+// again yet.
+const Restoring = time.Minute
 
 // longest is how long a round may take to decide, besides the last decision. Bookings expire between rounds.
 const longest = time.Second
@@ -126,7 +130,6 @@ func (c *Controller) Restored() <-chan struct{} { return c.restored }
 
 // Run answers requests until the context ends.
 func (c *Controller) Run(ctx context.Context) {
-	c.keeper.Open()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return c.requests.List(ctx, o)
@@ -178,8 +181,14 @@ func (c *Controller) round(ctx context.Context) {
 			open = append(open, r)
 		}
 	}
+	if c.begun.IsZero() {
+		c.begun = c.now()
+	}
 	if all {
 		c.once.Do(func() { close(c.restored) })
+	} else if c.now().Sub(c.begun) < Restoring {
+		c.Kick()
+		return // or the room of those that are not restored yet might be promised once more
 	}
 	c.revoke(ctx, list)
 	if len(open) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +26,9 @@ type deciding struct {
 	*Controller
 	stage *stage.Stage
 	plans map[string]*whatif.Plan // by the name of the scheduler, whose arguments count
-	// last is the scheduler whose plan has the latest places.
-	last string
+	// last is the scheduler whose plan has the latest places. partial: that plan leaves nodes out.
+	last    string
+	partial bool
 }
 
 // keptPlaces is the name of an amount that bounds the places that are kept on a node.
@@ -37,7 +39,7 @@ const maxLooks = 3
 
 // plan returns the plan for pods of a scheduler, with what is kept and what this look has placed so far.
 func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) *whatif.Plan {
-	if p := d.plans[scheduler]; p != nil && d.last == scheduler && len(without) == 0 {
+	if p := d.plans[scheduler]; p != nil && d.last == scheduler && len(without) == 0 && !d.partial {
 		return p
 	}
 	var nodes []whatif.Node
@@ -57,9 +59,9 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 	return whatif.New(nodes, rules)
 }
 
-// keepPlan makes a plan the one on which later requests are tried.
-func (d *deciding) keepPlan(scheduler string, p *whatif.Plan) {
-	d.plans[scheduler], d.last = p, scheduler
+// keepPlan makes a plan the one on which later requests are tried. partial: it leaves nodes out.
+func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
+	d.plans[scheduler], d.last, d.partial = p, scheduler, partial
 }
 
 // decide answers a request.
@@ -95,13 +97,13 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 			break // without these nodes it does not fit, and with them it might
 		}
 		if !out.Fits {
-			d.keepPlan(scheduler, p)
+			d.keepPlan(scheduler, p, false)
 			d.explain(ctx, r, p, out, unjudged)
 			return
 		}
 		full, err := d.keep(ctx, r, p, out, unjudged)
 		if err == nil && len(full) == 0 {
-			d.keepPlan(scheduler, p)
+			d.keepPlan(scheduler, p, len(without) > 0)
 			return
 		}
 		d.plans, d.last = map[string]*whatif.Plan{}, "" // the plan has places that are not kept
@@ -109,10 +111,8 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 			d.notNow(ctx, r, "Bound", "not now: "+err.Error())
 			return
 		}
-		for _, n := range d.stage.Nodes() {
-			if slices.Contains(full, n.Name) {
-				r.full[n.Name] = n.State
-			}
+		for _, node := range full {
+			r.full[node] = d.now()
 		}
 		without = append(without, full...)
 		d.Kick() // the next round goes on
@@ -121,18 +121,16 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 		"different pods that more cannot be judged")
 }
 
-// stillFull returns the nodes that lacked room for a request and have not changed since, and forgets the others.
-func (d *deciding) stillFull(r *request) (out []string) {
-	full := map[string]*state.Node{}
-	if len(r.full) > 0 {
-		for _, n := range d.stage.Nodes() {
-			if was, known := r.full[n.Name]; known && was == n.State {
-				full[n.Name], out = was, append(out, n.Name)
-			}
-		}
+// fullFor is how long a node is left out that lacked room although it was found there.
+const fullFor = 10 * time.Second
+
+// stillFull returns the nodes that lacked room for a request a moment ago, and forgets the others.
+func (d *deciding) stillFull(r *request) []string {
+	if r.full == nil {
+		r.full = map[string]time.Time{}
 	}
-	r.full = full
-	return out
+	maps.DeleteFunc(r.full, func(_ string, at time.Time) bool { return d.now().Sub(at) > fullFor })
+	return slices.Sorted(maps.Keys(r.full))
 }
 
 // gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.
@@ -205,7 +203,7 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 	if len(unjudged) > 0 {
 		message += "; not looked at: " + strings.Join(unjudged, ", ")
 	}
-	r.answer = &answer{written, message}
+	r.answer = &answer{written, message, false}
 	return nil, d.reply(ctx, r)
 }
 
@@ -213,6 +211,8 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 type answer struct {
 	details map[string]string
 	message string
+	// unknown: an attempt to write it may have been stored.
+	unknown bool
 }
 
 // reply writes that the places of a request are kept. If that certainly failed, they are not kept any more.
@@ -222,12 +222,15 @@ func (d *deciding) reply(ctx context.Context, r *request) error {
 	switch {
 	case err == nil:
 		r.restored, r.answer = true, nil
+	case apierrors.IsConflict(err) && r.answer.unknown: // the informer will show what was stored
+		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		d.keeper.Drop(r.name)
 		r.answer = nil
 		return errors.New("the answer could not be written")
 	}
-	return nil // the API server may have written it
+	r.answer.unknown = true
+	return nil
 }
 
 // accepted is the condition of a request that is answered.
@@ -237,7 +240,11 @@ func accepted() metav1.Condition {
 
 // refuse answers a request that cannot be judged.
 func (d *deciding) refuse(ctx context.Context, r *request, why error) {
-	if errors.Is(why, errForeign) || errors.Is(why, errNotAgain) {
+	if errors.Is(why, errForeign) {
+		r.again = d.now().Add(rereading)
+		return
+	}
+	if errors.Is(why, errNotAgain) {
 		return
 	}
 	if bad := (invalid{}); !errors.As(why, &bad) {
@@ -269,7 +276,7 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 			f.Nodes = append(f.Nodes, summary.Node{Name: node, Reasons: x.Reasons,
 				Estimated: n.State != nil && n.State.Quality == state.Estimated,
 				Inexact:   n.State != nil && len(n.State.Inexact) > 0})
-			if (whatif.Judgement{Reasons: x.Reasons}).When() == place.Later {
+			if (whatif.Judgement{Reasons: x.Reasons}).When() == place.Later && !slices.ContainsFunc(x.Reasons, lacksPlaces) {
 				later = append(later, at[node])
 			}
 		}
@@ -302,6 +309,9 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 	d.notNow(ctx, r, "CapacityIsNotFound", fmt.Sprintf("%d of %d pods fit now; the next one: %s", placed, len(out.Placed),
 		s.Text))
 }
+
+// lacksPlaces reports whether a reason is that too many places are kept on a node: the end of pods does not help.
+func lacksPlaces(r place.Reason) bool { return r.Code == place.Lacking && r.Resource == keptPlaces }
 
 // wantOf returns what the i-th pod of a request wants, for a search of pods to wait for; nil if there is no such pod.
 func (r *request) wantOf(i int) *whatif.Want {

@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/printable"
-	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
@@ -48,8 +47,8 @@ type request struct {
 	end *metav1.Condition
 	// answer has what has to be written of places that are kept already; see deciding.answer.
 	answer *answer
-	// full has nodes that lacked room for the request's places although it was found, as they were then.
-	full map[string]*state.Node
+	// full has when nodes lacked room for the request's places although it was found.
+	full map[string]time.Time
 	// again is when the templates are read again.
 	again time.Time
 	// sets are the pods, once the templates were read.
@@ -133,6 +132,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		}
 	}
 	var sets []set
+	foreign := 0
 	for _, s := range r.object.Spec.PodSets {
 		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
 		if apierrors.IsNotFound(err) {
@@ -145,7 +145,8 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 			Labels: t.Template.Labels, Annotations: t.Template.Annotations}, Spec: *t.Template.Spec.DeepCopy()}
 		manifest.Default(p) // the API server gives templates no defaults
 		if _, known := c.cluster.Rules(p.Spec.SchedulerName); !known {
-			return errForeign
+			foreign++
+			continue
 		}
 		if len(p.Spec.ResourceClaims) > 0 {
 			return invalid{errors.New("the pods name resource claims (DRA), for which no room can be kept: leave the " +
@@ -157,6 +158,12 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		}
 		x.Set = len(sets)
 		sets = append(sets, set{p, int(s.Count), x})
+	}
+	switch {
+	case foreign > 0 && len(sets) > 0:
+		return invalid{errors.New("the PodTemplates name different schedulers, and none can keep room for all pods")}
+	case foreign > 0:
+		return errForeign
 	}
 	r.sets = sets
 	return nil

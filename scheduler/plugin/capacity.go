@@ -34,6 +34,7 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 	if s.options.Informers == nil {
 		return nil // in another main program, it is not known which of several schedulers leads
 	}
+	s.promises.Open() // pods on their way count from now on
 	requests, err := provisioning.NewClient(h.KubeConfig())
 	if err != nil {
 		return err
@@ -81,9 +82,6 @@ func (s *Shared) kickAtEvents(h fwk.Handle, c *capacity.Controller) error {
 	return nil
 }
 
-// restoring bounds how long pods wait for what was promised before this scheduler began.
-const restoring = time.Minute
-
 // waitRestored blocks until the room that was promised before this scheduler began is kept again. After a minute it
 // gives that up, since no pod is scheduled meanwhile.
 func (s *Shared) waitRestored(ctx context.Context) error {
@@ -94,7 +92,7 @@ func (s *Shared) waitRestored(ctx context.Context) error {
 	select {
 	case <-s.restored:
 		return nil
-	case <-time.After(restoring):
+	case <-time.After(capacity.Restoring):
 		s.unrestored.Store(true)
 		Logger(ctx).Error(nil, "ProvisioningRequests cannot be read: room that was promised may be taken")
 		return nil
@@ -159,7 +157,7 @@ func (c seen) Broken(node string) bool {
 	if n := c.Book.Snapshot().Node(node); n != nil {
 		list = n.Promised
 	}
-	return !c.judgeRoom(node, list, c.promises.Amounts(node, ""))
+	return !c.hasRoomFor(node, list, c.promises.Amounts(node, ""), false)
 }
 
 // Rules implements capacity.Cluster.

@@ -28,6 +28,8 @@ type asked struct {
 	needs   whatif.Amounts
 	// narrowed is set if the attempt is about the nodes that keep room for the pod, and no other node.
 	narrowed bool
+	// used is set once the pod was reserved with the keeper, and not only in a trial.
+	used bool
 }
 
 // Clone implements fwk.StateData.
@@ -38,19 +40,43 @@ func (p *Plugin) asks(cs fwk.CycleState, pod *v1.Pod) *asked {
 	if !p.promises.Any() {
 		return nil
 	}
-	if d, err := cs.Read(askedKey); err == nil {
-		if a, ok := d.(*asked); ok {
-			return a
-		}
+	return p.read(cs, pod)
+}
+
+// read returns what a pod asks for, or nil if the pod cannot be scheduled.
+func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
+	if a := askedIn(cs); a != nil {
+		return a
 	}
 	s, status := translate(pod)
 	if status != nil {
-		return nil // the pod is not scheduled
+		return nil
 	}
 	needs, _ := kube.Needs(pod)
 	a := &asked{request: apipod.Request(pod), pod: s.pod, demand: s.demand, needs: needs}
 	cs.Write(askedKey, a)
 	return a
+}
+
+// askedIn returns what was read before in a cycle, or nil.
+func askedIn(cs fwk.CycleState) *asked {
+	d, err := cs.Read(askedKey)
+	if err != nil {
+		return nil
+	}
+	a, _ := d.(*asked)
+	return a
+}
+
+// usedIn returns what was read in a cycle whose pod was reserved with the keeper, or nil.
+func (p *Plugin) usedIn(cs fwk.CycleState) *asked {
+	if !p.promises.IsOpen() {
+		return nil
+	}
+	if a := askedIn(cs); a != nil && a.used {
+		return a
+	}
+	return nil
 }
 
 // redeem takes the room that is kept for the pod back in the cycle's view of the nodes, and returns these nodes if the
@@ -160,10 +186,11 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 	if !p.promises.IsOpen() || p.supposed.Load() != nil {
 		return book()
 	}
-	a := p.asks(cs, pod)
+	a := p.read(cs, pod)
 	if a == nil {
-		a = &asked{}
+		return book()
 	}
+	a.used = true
 	crowded := false
 	p.promises.Use(string(pod.UID), a.request, node, a.pod, a.demand, func(kept whatif.Amounts) bool {
 		if len(kept) > 0 && p.handle != nil {
@@ -177,8 +204,7 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 		if out = book(); !out.IsSuccess() {
 			return false
 		}
-		needs, _ := kube.Needs(pod)
-		p.flights.Begin(kube.ID(pod), node, needs)
+		p.flights.Begin(kube.ID(pod), node, a.needs)
 		return true
 	})
 	if crowded {
@@ -187,9 +213,15 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 	return out
 }
 
-// judgeRoom reports whether a node has room for the promised pods of a list on its NUMA nodes, and the plain amounts in
-// sum, besides what is bound there, or on the way. It is a promise.Judge.
-func (s *Shared) judgeRoom(node string, list []state.Promised, sum whatif.Amounts) bool {
+// mayPromise reports whether a node has room for the promised pods of a list on its NUMA nodes, and the plain amounts
+// in sum, besides what is bound there, on the way, or nominated to the node. It is a promise.Judge.
+func (s *Shared) mayPromise(node string, list []state.Promised, sum whatif.Amounts) bool {
+	return s.hasRoomFor(node, list, sum, true)
+}
+
+// hasRoomFor is mayPromise, or, for what was promised before, without regard to nominated pods: the pods that were
+// evicted for them are still there.
+func (s *Shared) hasRoomFor(node string, list []state.Promised, sum whatif.Amounts, anew bool) bool {
 	n := &state.Node{Name: node}
 	if known := s.Book.Snapshot().Node(node); known != nil {
 		*n = *known
@@ -199,8 +231,11 @@ func (s *Shared) judgeRoom(node string, list []state.Promised, sum whatif.Amount
 	if !there {
 		return false
 	}
-	with, nominated := s.nominated(n)
-	if !with.Keeps() {
+	var nominated whatif.Amounts
+	if anew {
+		n, nominated = s.nominated(n)
+	}
+	if anew && !n.MayPromise() || !n.Keeps() {
 		return false
 	}
 	predicted := map[string]bool{}
@@ -245,13 +280,18 @@ func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amount
 // afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time. It returns true for
 // such a pod: nothing need be evicted for it yet.
 func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
-	a := p.asks(cs, pod)
+	if !p.promises.IsOpen() {
+		return false
+	}
+	a := askedIn(cs)
 	switch {
 	case a == nil:
 	case a.narrowed:
 		p.anywhere.Add(pod)
 		p.tryAgain(pod)
 		return true
+	case a.pod.Plain() && !p.promises.Any(): // the last room was given back meanwhile
+		p.tryAgain(pod)
 	case a.pod.Plain():
 		p.keptOut.Add(pod)
 	}

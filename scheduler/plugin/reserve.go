@@ -93,7 +93,7 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return
 	}
 	p.gangs.Lost(string(pod.UID))
-	if p.promises.IsOpen() && p.supposed.Load() == nil {
+	if p.usedIn(cs) != nil {
 		p.promises.GiveBack(string(pod.UID))
 		p.flights.End(string(pod.UID))
 	}

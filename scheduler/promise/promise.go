@@ -99,7 +99,7 @@ func NewKeeper(book Book, judge Judge, freed func(node string)) *Keeper {
 		used: map[string]*kept{}}
 }
 
-// Open records that requests are answered: from now on, places may be kept at any time.
+// Open records that requests may be answered: from now on, places may be kept at any time.
 func (k *Keeper) Open() { k.open.Store(true) }
 
 // IsOpen reports whether Open was called. A nil keeper is not open.
@@ -111,14 +111,23 @@ func (k *Keeper) Any() bool { return k != nil && k.count.Load() > 0 }
 // Keep keeps the places of a request if all of them have room, beside everything that is reserved and kept. Otherwise
 // it keeps none, and full has the names of the nodes that lack room, ascending.
 func (k *Keeper) Keep(request string, places []Place) (full []string, err error) {
+	full, freed, err := k.keep(request, places)
+	for _, node := range freed {
+		k.freed(node)
+	}
+	return full, err
+}
+
+// keep is Keep. It also returns the nodes that kept more for a moment.
+func (k *Keeper) keep(request string, places []Place) (full, freed []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, known := k.requests[request]; known {
-		return nil, fmt.Errorf("request %s has its places already", request)
+		return nil, nil, fmt.Errorf("request %s has its places already", request)
 	}
 	if int(k.count.Load())+len(places) > MaxPods {
-		return nil, fmt.Errorf("%d places are kept for pods that have not come, at most %d: wait until some have come",
-			k.count.Load(), MaxPods)
+		return nil, nil, fmt.Errorf("%d places are kept for pods that have not come, at most %d: wait until some have "+
+			"come", k.count.Load(), MaxPods)
 	}
 	all := list(request, places)
 	with := map[string][]*kept{}
@@ -137,13 +146,13 @@ func (k *Keeper) Keep(request string, places []Place) (full []string, err error)
 		return full
 	}
 	if len(judge()) > 0 {
-		return full, nil
+		return full, nil, nil
 	}
 	k.add(request, all)
 	if len(judge()) > 0 { // something was reserved meanwhile
-		k.drop(request)
+		freed = k.drop(request)
 	}
-	return full, nil
+	return full, freed, nil
 }
 
 // Restore keeps the places of a request without judging them: after a restart, the API objects have what is promised.
