@@ -222,6 +222,7 @@ func (d *deciding) reply(ctx context.Context, r *request) error {
 	switch {
 	case err == nil:
 		r.restored, r.answer = true, nil
+		return nil
 	case apierrors.IsConflict(err) && r.answer.unknown: // the informer will show what was stored
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
