@@ -67,7 +67,7 @@ func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
 // decide answers a request.
 func (d *deciding) decide(ctx context.Context, r *request) {
 	if r.answer != nil { // its places are kept, and it is not known whether that was written
-		d.reply(ctx, r)
+		_ = d.reply(ctx, r) // what is not written is tried again
 		return
 	}
 	if err := d.read(ctx, r); err != nil {
