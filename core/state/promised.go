@@ -29,9 +29,9 @@ func (p *Promised) Refusal() place.Verdict {
 		Reasons: []place.Reason{{Code: place.Promised, With: p.For}}}
 }
 
-// like reports whether two promised pods are treated alike by every node.
-func (p *Promised) like(q *Promised) bool {
-	return p.Demand == q.Demand && p.Pod.Shape() == q.Pod.Shape()
+// Like reports whether every node treats the promised pod and another pod alike.
+func (p *Promised) Like(other *place.Pod, d place.Demand) bool {
+	return p.Demand == d && p.Pod.Shape() == other.Shape()
 }
 
 // maxKeeping bounds the containers that are placed to judge whether a node keeps its promises in one state. Where more
@@ -71,7 +71,7 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 // pods the first one like this pod, or else the first one. ok is false if the node has promised the request nothing.
 func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, used Promised, ok bool) {
 	at := slices.IndexFunc(n.Promised, func(x Promised) bool {
-		return x.For == request && x.like(&Promised{Pod: p, Demand: d})
+		return x.For == request && x.Like(p, d)
 	})
 	if at < 0 {
 		at = slices.IndexFunc(n.Promised, func(x Promised) bool { return x.For == request })
@@ -125,9 +125,8 @@ func (n *Node) keeps(list []Promised, bound int) bool {
 		k.queues[q] = append(k.queues[q], &list[i])
 		k.related = k.related || list[i].Demand.Relates()
 	}
-	if same := func(x Promised) bool { return x.like(&list[0]) }; !slices.ContainsFunc(list, func(x Promised) bool {
-		return !same(x)
-	}) { // the order makes no difference
+	unlike := func(x Promised) bool { return !x.Like(list[0].Pod, list[0].Demand) }
+	if !slices.ContainsFunc(list, unlike) { // the order makes no difference
 		k.queues = [][]*Promised{slices.Concat(k.queues...)}
 	}
 	return k.from(n.alone())
@@ -191,5 +190,5 @@ func (k *keeping) key(n *Node) string {
 
 // alike reports whether two sets bring equal pods in the same order: it makes no difference which comes first.
 func alike(q, r []*Promised) bool {
-	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.like(b) })
+	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.Like(b.Pod, b.Demand) })
 }

@@ -81,8 +81,7 @@ type Controller struct {
 	restored chan struct{}
 	once     sync.Once // for closing restored
 
-	mu sync.Mutex // guards known; held during a round
-	// known is what is known of requests, by name.
+	// Rounds alone use what follows. known is what is known of requests, by name.
 	known map[string]*request
 	begun time.Time // when the first round was
 	next  string    // the request at which the next round begins; "" is the first
@@ -168,8 +167,6 @@ func (c *Controller) Run(ctx context.Context) {
 
 // round looks at all requests once, or at as many as the time allows.
 func (c *Controller) round(ctx context.Context) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	list := c.list()
 	left := c.keeper.Left()
 	c.forget(list, left)
@@ -199,7 +196,7 @@ func (c *Controller) round(ctx context.Context) {
 		c.logger.Error(err, "Requests are not answered")
 		return
 	}
-	d := &deciding{Controller: c, stage: s, plans: map[string]*whatif.Plan{}}
+	d := &deciding{Controller: c, stage: s}
 	began := c.now()
 	// The next round begins where this one ends, so that each request has its turn.
 	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == c.next }))

@@ -25,10 +25,11 @@ import (
 type deciding struct {
 	*Controller
 	stage *stage.Stage
-	plans map[string]*whatif.Plan // by the name of the scheduler, whose arguments count
-	// last is the scheduler whose plan has the latest places. partial: that plan leaves nodes out.
-	last    string
-	partial bool
+	// latest is the plan with the latest places, or nil. It is for pods of the scheduler of this name, whose arguments
+	// count. partial: it leaves nodes out.
+	latest    *whatif.Plan
+	scheduler string
+	partial   bool
 }
 
 // keptPlaces is the name of an amount that bounds the places that are kept on a node.
@@ -39,12 +40,12 @@ const maxLooks = 3
 
 // plan returns the plan for pods of a scheduler, with what is kept and what this look has placed so far.
 func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) *whatif.Plan {
-	if p := d.plans[scheduler]; p != nil && d.last == scheduler && len(without) == 0 && !d.partial {
-		return p
+	if d.latest != nil && d.scheduler == scheduler && len(without) == 0 && !d.partial {
+		return d.latest
 	}
 	var nodes []whatif.Node
-	if p := d.plans[d.last]; p != nil {
-		nodes = slices.Clone(p.Nodes())
+	if d.latest != nil {
+		nodes = slices.Clone(d.latest.Nodes())
 	} else {
 		nodes = slices.Clone(d.stage.Nodes())
 		for i := range nodes {
@@ -61,13 +62,13 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 
 // keepPlan makes a plan the one on which later requests are tried. partial: it leaves nodes out.
 func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
-	d.plans[scheduler], d.last, d.partial = p, scheduler, partial
+	d.latest, d.scheduler, d.partial = p, scheduler, partial
 }
 
 // decide answers a request.
 func (d *deciding) decide(ctx context.Context, r *request) {
 	if r.answer != nil { // its places are kept, and it is not known whether that was written
-		_ = d.reply(ctx, r) // what is not written is tried again
+		_ = d.reply(ctx, r) // the next round does it again if this fails
 		return
 	}
 	if err := d.read(ctx, r); err != nil {
@@ -106,7 +107,7 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 			d.keepPlan(scheduler, p, len(without) > 0)
 			return
 		}
-		d.plans, d.last = map[string]*whatif.Plan{}, "" // the plan has places that are not kept
+		d.latest = nil // the plan has places that are not kept
 		if err != nil {
 			d.notNow(ctx, r, "Bound", "not now: "+err.Error())
 			return

@@ -56,28 +56,17 @@ func NewAmounts(f informers.SharedInformerFactory) (*Amounts, error) {
 }
 
 // On returns the pods that are bound to a node, according to the informer, including pods that have terminated.
-func (a *Amounts) On(node string) (out []*v1.Pod) {
-	if a == nil {
-		return nil
-	}
-	pods, err := a.pods.ByIndex(byNode, node)
-	if err != nil {
-		return nil
-	}
-	for _, o := range pods {
-		if p, ok := o.(*v1.Pod); ok {
-			out = append(out, p)
-		}
-	}
-	return out
-}
+func (a *Amounts) On(node string) []*v1.Pod { return a.by(byNode, node) }
 
 // Using returns the bound pods that use up the room of a ProvisioningRequest, "namespace/name".
-func (a *Amounts) Using(request string) (out []*v1.Pod) {
+func (a *Amounts) Using(request string) []*v1.Pod { return a.by(byRequest, request) }
+
+// by returns the pods that an index has under a key.
+func (a *Amounts) by(index, key string) (out []*v1.Pod) {
 	if a == nil {
 		return nil
 	}
-	pods, err := a.pods.ByIndex(byRequest, request)
+	pods, err := a.pods.ByIndex(index, key)
 	if err != nil {
 		return nil
 	}

@@ -200,9 +200,7 @@ func (k *Keeper) add(request string, list []*kept) {
 	}
 	k.requests[request] = list
 	k.count.Add(int64(len(list)))
-	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		k.tell(node)
-	}
+	k.tell(slices.Sorted(maps.Keys(nodes))...)
 }
 
 // Drop ends the places of a request that its pods have not used up.
@@ -227,9 +225,7 @@ func (k *Keeper) drop(request string) (nodes []string) {
 	maps.DeleteFunc(k.used, func(_ string, p *kept) bool { return p.promised.For == request })
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
-	for _, node := range nodes {
-		k.tell(node)
-	}
+	k.tell(nodes...)
 	return nodes
 }
 
@@ -242,17 +238,21 @@ func (k *Keeper) take(p *kept) {
 	k.count.Add(-1)
 }
 
-// tell publishes what is kept on a node.
-func (k *Keeper) tell(node string) {
+// tell publishes what is kept on nodes.
+func (k *Keeper) tell(nodes ...string) {
 	sums := map[string]whatif.Amounts{}
 	if old := k.sums.Load(); old != nil {
 		sums = maps.Clone(*old)
 	}
-	if sums[node] = k.sum(k.on[node], ""); sums[node] == nil {
-		delete(sums, node)
+	for _, node := range nodes {
+		if sums[node] = k.sum(k.on[node], ""); sums[node] == nil {
+			delete(sums, node)
+		}
 	}
 	k.sums.Store(&sums)
-	k.book.Promise(node, promised(k.on[node]))
+	for _, node := range nodes {
+		k.book.Promise(node, promised(k.on[node]))
+	}
 }
 
 // Nodes returns the names of the nodes that keep places for a request, ascending.
@@ -360,7 +360,7 @@ func (k *Keeper) find(request, node string, pod *place.Pod, d place.Demand) *kep
 			continue
 		}
 		for _, p := range among {
-			if p.promised.Demand == d && p.promised.Pod.Shape() == pod.Shape() {
+			if p.promised.Like(pod, d) {
 				return p
 			}
 		}
