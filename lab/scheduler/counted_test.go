@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -197,31 +196,46 @@ func servedByDRA(t *testing.T, profiles string) (took []time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(*batches)*20*time.Second)
 	defer cancel()
 	w := startTight(ctx, t, profiles)
-	const driver, served = "devices.example.com", "example.com/served"
-	api := w.client.ResourceV1()
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "served"}, Spec: resourcev1.DeviceClassSpec{
-		ExtendedResourceName: ptr.To(served), Selectors: []resourcev1.DeviceSelector{{
-			CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}}}
-	if _, err := api.DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: tightNode}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: driver, NodeName: ptr.To(tightNode),
-		Pool: resourcev1.ResourcePool{Name: tightNode, Generation: 1, ResourceSliceCount: 1}}}
-	for i := range 8 {
-		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("d", i)})
-	}
-	if _, err := api.ResourceSlices().Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.serves(ctx, t)
 	// By its class's own name, a pod needs no name in the class.
-	for _, name := range []v1.ResourceName{served, v1.ResourceName(resourcev1.ResourceDeviceClassPrefix + "served")} {
+	for _, name := range []v1.ResourceName{served, v1.ResourceName(resourcev1.ResourceDeviceClassPrefix + "gpu")} {
 		took = append(took, w.batches(ctx, t, name, func() { w.dropClaims(ctx, t) })...)
 	}
 	if w.tenon {
 		w.seen.check(t)
 	}
 	return took
+}
+
+// served is an extended resource that DRA serves: the node has eight devices of its class, and counts none.
+const served = "example.com/served"
+
+func (w *world) serves(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.publish(ctx, t, served, map[string][]int64{tightNode: slices.Repeat([]int64{-1}, 8)})
+}
+
+// kube-scheduler does not count what DRA serves. So a pod that asks for it and waits says whom it waits for, whether
+// NUMA nodes or the whole node have too few CPUs.
+func TestAPodOfResourcesThatDRAServesSaysWhomItWaitsFor(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	w := startTight(ctx, t, scheduler.Tenon)
+	w.serves(ctx, t)
+	six := six(0, served)
+	for _, size := range []int{6, 3, 2, 4, 5} { // NUMA node 0 has 3 CPUs left, NUMA node 1 has 5
+		w.runs(ctx, t, six[size-2])
+	}
+	w.create(ctx, t, six[7-2])
+	w.says(ctx, t, "b0-7", "it fits there when one of these pods ends: b0-4, b0-5, b0-6")
+	full := cores("full", 9)
+	for _, list := range []v1.ResourceList{full.Spec.Containers[0].Resources.Requests,
+		full.Spec.Containers[0].Resources.Limits} {
+		list[served] = resource.MustParse("1")
+	}
+	w.create(ctx, t, full)
+	w.says(ctx, t, "full", "Not now: pod wants 9 cpu; the node has 8 left")
+	w.says(ctx, t, "full", "it fits there when one of these pods ends: ")
 }
 
 // dropClaims deletes the claims of pods that are gone, as a controller of claims does.

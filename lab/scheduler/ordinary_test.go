@@ -65,7 +65,7 @@ func TestThePluginInAnotherMainProgram(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{}}
+	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: newOutcomes()}
 	config := configFile(t, fmt.Sprintf(ordinary, c.SchedulerKubeconfig))
 	launch(t, exec.CommandContext(ctx, program, "--config="+config, "--bind-address=127.0.0.1", "--secure-port=0",
 		"-v=2"))

@@ -32,10 +32,13 @@ func TestMain(m *testing.M) {
 
 // outcomes collects the outcomes of predictions.
 type outcomes struct {
+	first chan struct{} // closed at the first confirmed prediction
 	mu    sync.Mutex
 	count map[state.Result]int
 	wrong []string
 }
+
+func newOutcomes() *outcomes { return &outcomes{first: make(chan struct{})} }
 
 func (o *outcomes) add(x state.Outcome) {
 	o.mu.Lock()
@@ -43,14 +46,21 @@ func (o *outcomes) add(x state.Outcome) {
 	if o.count == nil {
 		o.count = map[state.Result]int{}
 	}
-	o.count[x.Result]++
+	if o.count[x.Result]++; x.Result == state.Confirmed && o.count[x.Result] == 1 {
+		close(o.first)
+	}
 	if x.Result == state.Wrong {
 		o.wrong = append(o.wrong, kube.Describe(nil, x))
 	}
 }
 
+// check fails the test if a prediction was wrong, or if none comes true: a node reports some time after its pods run.
 func (o *outcomes) check(t *testing.T) {
 	t.Helper()
+	select {
+	case <-o.first:
+	case <-time.After(30 * time.Second):
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t.Logf("predictions: %v", o.count)
@@ -94,7 +104,7 @@ func startOver(ctx context.Context, t *testing.T, cfg lab.Config, profiles strin
 			t.Error(err)
 		}
 	})
-	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: &outcomes{},
+	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig()), seen: newOutcomes(),
 		tenon: scheduler.HasTenon(profiles)}
 	s, err := scheduler.Start(c.Dir, way(c), profiles, w.seen.add)
 	if err != nil {

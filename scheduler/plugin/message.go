@@ -113,7 +113,7 @@ func (p *Plugin) facts(pod *v1.Pod, all *framework.NodeToStatus) (*facts, error)
 		}
 		status := all.Get(info.Node().Name)
 		by := status.Plugin()
-		f.answers = append(f.answers, answer{info.Node(), status, f.lacks(info, by == amountsName)})
+		f.answers = append(f.answers, answer{info.Node(), status, f.lacks(info, status)})
 		if status.Code() == fwk.Unschedulable && (by == p.name || by == amountsName) {
 			near = keepFirst(near, info)
 		}
@@ -307,9 +307,25 @@ func (f *facts) lasting(a *answer, n *state.Node) (out []place.Reason, known boo
 	return whatif.Join(out, never), true
 }
 
-// lacks returns the plain amounts that a node lacks. Extended resources count only if NodeResourcesFit has refused the
-// node, because it knows whether DRA serves them.
-func (f *facts) lacks(info fwk.NodeInfo, refused bool) []place.Reason {
+// scalar reports whether kube-scheduler has no field of its own for a resource.
+func scalar(resource string) bool {
+	switch v1.ResourceName(resource) {
+	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods:
+		return false
+	}
+	return true
+}
+
+// tooFew reports whether NodeResourcesFit has refused a node because it has too few of a resource. It knows which
+// resources are not counted: DRA serves them, or an extender manages them. The text is in noderesources/fit.go of all
+// releases.
+func tooFew(status *fwk.Status, resource string) bool {
+	return status.Plugin() == amountsName && slices.Contains(status.Reasons(), "Insufficient "+resource)
+}
+
+// lacks returns the plain amounts that a node lacks. status is its answer: a scalar resource, such as an extended one,
+// counts only if the answer calls it too few.
+func (f *facts) lacks(info fwk.NodeInfo, status *fwk.Status) []place.Reason {
 	var n whatif.Node
 	have, used := info.GetAllocatable(), info.GetRequested()
 	for name, want := range f.want.Needs {
@@ -324,7 +340,7 @@ func (f *facts) lacks(info fwk.NodeInfo, refused bool) []place.Reason {
 		case v1.ResourcePods:
 			all, taken = int64(have.GetAllowedPodNumber()), int64(len(info.GetPods()))
 		default:
-			if !refused {
+			if !tooFew(status, name) {
 				continue
 			}
 			all, taken = have.GetScalarResources()[v1.ResourceName(name)], used.GetScalarResources()[v1.ResourceName(name)]
@@ -439,10 +455,15 @@ func (f *facts) sentence() summary.Summary {
 
 // whole returns a node with its amounts, and with its pods if these are known.
 func (f *facts) whole(at int) *whatif.Node {
-	node := f.answers[f.at[at]].node
-	out := &whatif.Node{Name: node.Name, State: f.s.snap.Node(node.Name), Used: whatif.Amounts{}}
-	out.Allocatable, _ = kube.Amounts(node.Status.Allocatable)
-	for _, x := range f.pods[node.Name] {
+	a := &f.answers[f.at[at]]
+	out := &whatif.Node{Name: a.node.Name, State: f.s.snap.Node(a.node.Name), Used: whatif.Amounts{},
+		Uncounted: map[string]bool{}}
+	out.Allocatable, _ = kube.Amounts(a.node.Status.Allocatable)
+	for name := range f.want.Needs {
+		// What is not too few now is not too few with fewer pods, whoever counts it.
+		out.Uncounted[name] = scalar(name) && !tooFew(a.status, name)
+	}
+	for _, x := range f.pods[a.node.Name] {
 		if kube.Ended(x.GetPod()) {
 			continue
 		}
