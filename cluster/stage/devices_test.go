@@ -16,7 +16,7 @@ func TestUnhealthyDevicesAreNotLackedForGood(t *testing.T) {
 	n.Name = "a"
 	n.Status.Allocatable = v1.ResourceList{gpu: resource.MustParse("1")}
 	n.Status.Capacity = v1.ResourceList{gpu: resource.MustParse("2")}
-	s, err := assemble([]v1.Node{n}, nil, nil)
+	s, err := assemble([]v1.Node{n}, nil, nil, &Requests{})
 	if err != nil {
 		t.Fatal(err)
 	}

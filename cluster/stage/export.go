@@ -273,10 +273,10 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 // nodesOf makes nodes of states. What is used of a node is what its pods request or, if there are no pods at all,
 // what the state's holdings show.
 func nodesOf(states []*state.Node, pods []kube.Stored) (out []whatif.Node) {
-	on, each := residents(pods), amountsOnce{}
+	on, of := residents(pods), newRequests()
 	for _, n := range states {
 		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Uncounted: uncounted(n)}
-		x.Used, x.Pods = requested(on[n.Name], each)
+		x.Used, x.Pods = of.sum(on[n.Name])
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}

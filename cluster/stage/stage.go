@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 }
 
 // assemble makes a stage of objects. It ignores states of nodes without a Node object, as the scheduler does.
-func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage, error) {
+func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored, of *Requests) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	known := map[string]*state.Node{}
 	for _, n := range states {
@@ -84,13 +83,13 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored) (*Stage
 	}
 	s := &Stage{pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
 	s.excluding = excluding(s.on)
-	each := amountsOnce{}
+	of.begin()
 	for i := range nodes {
 		n := &nodes[i]
 		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
 		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Capacity: kube.DeviceCapacity(n)}
-		x.Used, x.Pods = requested(s.on[n.Name], each)
+		x.Used, x.Pods = of.sum(s.on[n.Name])
 		s.nodes = append(s.nodes, x)
 	}
 	return s, checkNodes(s.nodes)
@@ -143,37 +142,11 @@ func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
 	return out
 }
 
-// amountsOnce lets equal amounts share their memory, since many pods request the same amounts.
-type amountsOnce map[string]whatif.Amounts
-
-// shared returns equal amounts that it has returned before, or else a.
-func (o amountsOnce) shared(a whatif.Amounts) whatif.Amounts {
-	var key []byte
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		key = strconv.AppendInt(append(append(key, name...), '='), a[name], 10)
-	}
-	if known, ok := o[string(key)]; ok {
-		return known
-	}
-	o[string(key)] = a
-	return a
-}
-
-// requested returns the sum of the requests of a node's pods, and each pod with its own requests. Pods with equal
-// requests share their amounts; see amountsOnce. An amount beyond bounds counts as the bound.
-func requested(pods []kube.Stored, known amountsOnce) (sum whatif.Amounts, each []whatif.Resident) {
-	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
-	for p := range kube.EachPod(pods) {
-		needs, _ := kube.Needs(p)
-		needs = known.shared(needs)
-		sum = sum.Add(needs)
-		each = append(each, whatif.Resident{Pod: kube.ID(p), Needs: needs, Stays: kube.GoesWithNode(p)})
-	}
-	return sum, each
-}
-
 // Nodes returns the nodes in ascending order of name. The caller must not change them.
 func (s *Stage) Nodes() []whatif.Node { return s.nodes }
+
+// Objects returns the Node of each of Nodes, at the same position, or nil if labels and taints are unknown.
+func (s *Stage) Objects() []*v1.Node { return s.objects }
 
 // Usual returns the existing pods that need alignment, the newest last, at most as many as a scheduler remembers. A
 // scheduler learns its workload profile from the same pods when it starts.

@@ -46,7 +46,7 @@ func running(name, on, cpu string, change func(*v1.Pod)) v1.Pod {
 
 func made(t testing.TB, nodes []v1.Node, pods ...v1.Pod) *Stage {
 	t.Helper()
-	s, err := assemble(nodes, nil, kube.StoreAll(pods))
+	s, err := assemble(nodes, nil, kube.StoreAll(pods), &Requests{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 			}
 		}
 		s.on[n.Name] = staying
-		n.Used, n.Pods = requested(staying, amountsOnce{})
+		n.Used, n.Pods = newRequests().sum(staying)
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
@@ -129,7 +129,7 @@ func (s *Stage) twin(t whatif.Twin) error {
 	for k := range t.Copies {
 		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Capacity: like.Capacity,
 			Served: like.Served, Uncounted: like.Uncounted}
-		n.Used, n.Pods = requested(staying, amountsOnce{})
+		n.Used, n.Pods = newRequests().sum(staying)
 		if like.State != nil {
 			n.State = empty(n.Name, like.State, like.State.Rules)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -45,6 +46,39 @@ func (p *Plan) cost(i int, w *Want) int64 {
 		return refused
 	}
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
+}
+
+// Room returns how many pods of a shape fit on a node one after the other, at most most. It does not consider w.Bars
+// and w.Peers. Of equal pods, no more fit there at the same time.
+func (r Rules) Room(n Node, w *Want, most int) (count int) {
+	for count < most && r.takes(&n, w) {
+		if n.State != nil && !w.Pod.Plain() {
+			id := state.PodID{UID: "room " + strconv.Itoa(count)}
+			next, ok := n.State.Join(id, w.Pod, w.Demand)
+			if !ok {
+				break
+			}
+			n.State = next
+		}
+		n.Used = n.Used.Add(w.Needs)
+		count++
+	}
+	return count
+}
+
+// takes reports whether a pod fits on a node; see Room.
+func (r Rules) takes(n *Node, w *Want) bool {
+	switch {
+	case n.Gone || len(n.Lacks(w.Needs)) > 0:
+		return false
+	case w.Pod.Plain():
+		return true
+	case r.distrusts(n, w.Demand) != nil:
+		return false
+	case n.State == nil:
+		return true
+	}
+	return n.State.Takes(w.Pod, w.Demand) && r.Guard.Refuses(n.State, w.Pod, w.Demand) == 0
 }
 
 // partners returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.

@@ -46,8 +46,8 @@ type Keeper interface {
 
 // Cluster is what the scheduler knows of the cluster.
 type Cluster interface {
-	// Stage returns nodes and pods as they are now.
-	Stage() (*stage.Stage, error)
+	// Stage returns nodes and pods as they are now. The argument is kept from call to call.
+	Stage(of *stage.Requests) (*stage.Stage, error)
 	// Using returns the bound pods that use up the room of a request.
 	Using(request string) []*v1.Pod
 	// Broken reports whether a node does not keep what it has promised, and no report of it may show otherwise soon.
@@ -89,6 +89,9 @@ type Controller struct {
 	// has promised.
 	revoked time.Time
 	broken  map[string]time.Time
+	// rooms and requested are kept from round to round while requests are open.
+	rooms     rooms
+	requested stage.Requests
 }
 
 // pause is the least time between two rounds: a burst of changes is looked at once. After a long round the pause is
@@ -189,30 +192,47 @@ func (c *Controller) round(ctx context.Context) {
 	}
 	c.revoke(ctx, list)
 	if len(open) == 0 {
+		c.rooms, c.requested = rooms{}, stage.Requests{}
 		return
 	}
-	s, err := c.cluster.Stage()
+	s, err := c.cluster.Stage(&c.requested)
 	if err != nil {
 		c.logger.Error(err, "Requests are not answered")
 		return
 	}
 	d := &deciding{Controller: c, stage: s}
-	began := c.now()
-	// The next round begins where this one ends, so that each request has its turn.
-	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == c.next }))
-	c.next = ""
+	c.rooms.update(d.nodes(), s.Objects())
+	d.answer(ctx, open)
+}
+
+// answer decides about open requests, as many as the time allows. The next round begins where this one ends, so that
+// each request has its turn.
+func (d *deciding) answer(ctx context.Context, open []*request) {
+	began := d.now()
+	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == d.next }))
+	d.next = ""
+	var short []*request
 	for i := range open {
 		r := open[(from+i)%len(open)]
 		if ctx.Err() != nil {
 			return
 		}
-		if c.now().Sub(began) > longest {
-			c.next = r.name
-			c.Kick()
+		if d.now().Sub(began) > longest {
+			d.next = r.name
+			d.Kick()
 			return
 		}
-		d.decide(ctx, r)
+		switch {
+		case r.answer != nil: // its places are kept, and it is not known whether that was written
+			_ = d.reply(ctx, r) // the next round does it again if this fails
+		case !d.prepare(ctx, r):
+		case d.short(r):
+			short = append(short, r)
+		default:
+			d.decide(ctx, r)
+		}
 	}
+	d.explainSome(ctx, short)
 }
 
 // list returns the requests of this class, the oldest first.

@@ -36,6 +36,7 @@ import (
 type stored struct {
 	book      *ledger.Book
 	nodes     []v1.Node
+	pods      []*v1.Pod
 	templates map[string]*v1.PodTemplate
 	objects   cache.Store // requests
 	version   int
@@ -63,9 +64,13 @@ func (s *stored) SetStatus(_ context.Context, r *provisioning.Request) error {
 	return cmp.Or(s.objects.Update(next), err)
 }
 
-func (s *stored) Stage() (*stage.Stage, error) {
-	return stage.Of(&kube.View{Nodes: slices.Clone(s.nodes), States: slices.Collect(s.book.Snapshot().All()),
-		Served: map[string]bool{}})
+func (s *stored) Stage(of *stage.Requests) (*stage.Stage, error) {
+	v := &kube.View{Nodes: slices.Clone(s.nodes), States: slices.Collect(s.book.Snapshot().All()),
+		Served: map[string]bool{}}
+	for _, p := range s.pods {
+		v.Pods = append(v.Pods, (*kube.Whole)(p))
+	}
+	return stage.OfAgain(v, of)
 }
 
 func (s *stored) Using(string) []*v1.Pod { return nil }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
@@ -47,12 +48,7 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 	if d.latest != nil {
 		nodes = slices.Clone(d.latest.Nodes())
 	} else {
-		nodes = slices.Clone(d.stage.Nodes())
-		for i := range nodes {
-			kept := d.keeper.Amounts(nodes[i].Name, "")
-			nodes[i].Used = nodes[i].Used.Add(kept).Add(whatif.Amounts{keptPlaces: kept["pods"]})
-			nodes[i].Allocatable = nodes[i].Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
-		}
+		nodes = d.nodes()
 	}
 	for i := range nodes {
 		nodes[i].Gone = slices.Contains(without, nodes[i].Name)
@@ -60,29 +56,89 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 	return whatif.New(nodes, rules)
 }
 
+// nodes returns the nodes with the places that are kept there.
+func (d *deciding) nodes() []whatif.Node {
+	out := slices.Clone(d.stage.Nodes())
+	for i := range out {
+		kept := d.keeper.Amounts(out[i].Name, "")
+		out[i].Used = out[i].Used.Add(kept).Add(whatif.Amounts{keptPlaces: kept["pods"]})
+		out[i].Allocatable = out[i].Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
+	}
+	return out
+}
+
+// withPlace returns the amounts of a pod, with its place.
+func withPlace(needs whatif.Amounts) whatif.Amounts { return needs.Add(whatif.Amounts{keptPlaces: 1}) }
+
 // keepPlan makes a plan the one on which later requests are tried. partial: it leaves nodes out.
 func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
 	d.latest, d.scheduler, d.partial = p, scheduler, partial
 }
 
-// decide answers a request.
-func (d *deciding) decide(ctx context.Context, r *request) {
-	if r.answer != nil { // its places are kept, and it is not known whether that was written
-		_ = d.reply(ctx, r) // the next round does it again if this fails
-		return
-	}
+// prepare reads the pods of a request. It returns false if the request cannot be judged now, and answers that.
+func (d *deciding) prepare(ctx context.Context, r *request) bool {
 	if err := d.read(ctx, r); err != nil {
 		d.refuse(ctx, r, err)
-		return
+		return false
 	}
+	if n := d.ofNamespace(r.object.Namespace); n+r.pods() > MaxOfNamespace {
+		d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
+			"at most %d", n, MaxOfNamespace))
+		return false
+	}
+	return true
+}
+
+// short reports whether the pods of a request have no room for certain: too few of them fit on all nodes, or no node
+// has changed since a search found none.
+func (d *deciding) short(r *request) bool {
+	if !r.explained.IsZero() && r.searched >= d.rooms.changed {
+		return true
+	}
+	scheduler := r.sets[0].pod.Spec.SchedulerName
+	rules, _ := d.cluster.Rules(scheduler)
+	for i := range r.sets {
+		if d.rooms.short(&r.sets[i], scheduler, rules) {
+			return true
+		}
+	}
+	return false
+}
+
+// explaining is how long an explanation lasts, although nodes have changed, and explainFor bounds the time that a round
+// takes to explain, besides the last request.
+const (
+	explaining = time.Minute
+	explainFor = 100 * time.Millisecond
+)
+
+// explainSome searches room for requests that have none, since a search finds reasons. Requests without any search come
+// first, and then the one whose search is longest ago.
+func (d *deciding) explainSome(ctx context.Context, short []*request) {
+	began := d.now()
+	slices.SortStableFunc(short, func(a, b *request) int { return a.explained.Compare(b.explained) })
+	for i, r := range short {
+		switch {
+		case d.now().Sub(r.explained) < explaining:
+			return
+		case i == 0 || d.now().Sub(began) < explainFor:
+			d.decide(ctx, r)
+		case r.explained.IsZero() && meta.FindStatusCondition(r.object.Status.Conditions, provisioning.Provisioned) == nil:
+			d.notNow(ctx, r, "CapacityIsNotFound", "not now: too few nodes have room for its pods; the reason follows")
+			r.said = time.Time{}
+			d.Kick()
+		case r.explained.IsZero():
+			d.Kick()
+			return
+		}
+	}
+}
+
+// decide answers a request that was prepared.
+func (d *deciding) decide(ctx context.Context, r *request) {
 	gang, unjudged, err := d.gang(r)
 	if err != nil {
 		d.refuse(ctx, r, invalid{err})
-		return
-	}
-	if n := d.ofNamespace(r.object.Namespace); n+len(gang.Pods) > MaxOfNamespace {
-		d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
-			"at most %d", n, MaxOfNamespace))
 		return
 	}
 	scheduler := r.sets[0].pod.Spec.SchedulerName
@@ -152,7 +208,7 @@ func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err err
 			}
 		}
 		want := w.Want
-		want.Needs = want.Needs.Add(whatif.Amounts{keptPlaces: 1})
+		want.Needs = withPlace(want.Needs)
 		for i := range s.count {
 			id := state.PodID{UID: fmt.Sprintf("request %s %d", r.name, turn), Namespace: r.object.Namespace,
 				Name: fmt.Sprintf("%s-%d", s.pod.Name, i)}
@@ -266,6 +322,7 @@ func (d *deciding) notNow(ctx context.Context, r *request, reason, message strin
 
 // explain writes why the pods of a request do not fit together: never, or not now and whom to wait for.
 func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome, unjudged []string) {
+	r.explained, r.searched = d.now(), d.rooms.round
 	at := map[string]int{}
 	for i := range p.Nodes() {
 		at[p.Nodes()[i].Name] = i

@@ -55,12 +55,16 @@ type request struct {
 	sets []set
 	// said is when the last message was written.
 	said time.Time
+	// explained is when a search found last that the pods do not fit, and searched the round of rooms.
+	explained time.Time
+	searched  uint32
 }
 
 // set is a number of equal pods.
 type set struct {
 	pod   *v1.Pod
 	count int
+	text  string // equal for pods that the same nodes take
 	promise.Pod
 }
 
@@ -77,6 +81,14 @@ func (r *request) over() bool {
 
 // open reports whether the request waits for an answer.
 func (r *request) open() bool { return !r.over() && !r.is(provisioning.Provisioned) }
+
+// pods returns how many pods a request has whose templates were read.
+func (r *request) pods() (n int) {
+	for _, s := range r.sets {
+		n += s.count
+	}
+	return n
+}
 
 // booking returns how long the room of the request is kept.
 func (r *request) booking() (time.Duration, error) {
@@ -157,7 +169,11 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 			return invalid{fmt.Errorf("PodTemplate %s: %w", s.PodTemplateRef.Name, err)}
 		}
 		x.Set = len(sets)
-		sets = append(sets, set{p, int(s.Count), x})
+		text, err := textOf(p, x)
+		if err != nil {
+			return invalid{err}
+		}
+		sets = append(sets, set{p, int(s.Count), text, x})
 	}
 	switch {
 	case foreign > 0 && len(sets) > 0:

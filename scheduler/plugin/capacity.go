@@ -117,7 +117,7 @@ type seen struct {
 }
 
 // Stage implements capacity.Cluster.
-func (c seen) Stage() (*staged.Stage, error) {
+func (c seen) Stage(of *staged.Requests) (*staged.Stage, error) {
 	factory := c.handle.SharedInformerFactory()
 	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
@@ -132,7 +132,7 @@ func (c seen) Stage() (*staged.Stage, error) {
 	for _, p := range c.amounts.Pods() {
 		v.Pods = append(v.Pods, (*kube.Whole)(p))
 	}
-	return staged.Of(v)
+	return staged.OfAgain(v, of)
 }
 
 // served returns the extended resources that classes of devices (DRA) serve.

@@ -110,7 +110,9 @@ func nodePage(t *testing.T, b browser, c cluster) {
 	goTo(b, "#/nodes/"+on, on)
 	b.says("h2", "Who holds what")
 	b.says("td", "default/encoder")
-	b.do("mark what the pod holds", chromedp.Click(`//tr[contains(., "encoder")]//button`, chromedp.BySearch),
+	// In one step: an update of the page would move the button away from under a pointer.
+	b.do("mark what the pod holds", chromedp.Evaluate(`[...document.querySelectorAll("#holds tr")]
+		.find((tr) => tr.innerText.includes("encoder")).querySelector("button").click()`, nil),
 		chromedp.WaitVisible(".cell.marked", chromedp.ByQuery))
 	b.says("figcaption", "Distances")
 	sameLetters(t, b, c, on)
