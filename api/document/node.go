@@ -3,6 +3,7 @@ package document
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/place"
@@ -59,8 +60,32 @@ type Node struct {
 	NUMAs      []NUMA                 `json:"numas,omitempty"`
 	// Holdings are in the order in which the node admitted the pods.
 	Holdings []Holder `json:"holdings,omitempty"`
+	// Kept is the room that is kept for pods that have not come yet and that will hold something.
+	Kept []Kept `json:"kept,omitempty"`
 	// Claims are the devices that drivers publish for claims (DRA); absent if there are none.
 	Claims *NodeClaims `json:"claims,omitempty"`
+}
+
+// Kept is room that is kept for pods of a ProvisioningRequest.
+type Kept struct {
+	// Request is "namespace/name".
+	Request string `json:"request"`
+	// Pods is how many of its pods have not come yet.
+	Pods int `json:"pods"`
+}
+
+// KeptOn returns the room that a node keeps, by request, in ascending order.
+func KeptOn(n *state.Node) (out []Kept) {
+	for i := range n.Promised {
+		at, there := slices.BinarySearchFunc(out, n.Promised[i].For, func(k Kept, name string) int {
+			return strings.Compare(k.Request, name)
+		})
+		if !there {
+			out = slices.Insert(out, at, Kept{Request: n.Promised[i].For})
+		}
+		out[at].Pods++
+	}
+	return out
 }
 
 // Summary is a node in numbers: NodeLayout's summary, and the sources of the holdings.
@@ -154,6 +179,7 @@ func NodeOf(name string, n *state.Node) Node {
 	out.Machine, out.Rules = &layout.Machine, &layout.Rules
 	out.FreeCPUs = v1alpha1.IDList(n.Usage.FreeCPUs().String())
 	out.Inexact, out.RestartHazards, out.Unaligned = inexact(n), hazards(n), unaligned(n)
+	out.Kept = KeptOn(n)
 	for i := range n.Machine.NUMAs() {
 		out.NUMAs = append(out.NUMAs, numaOf(n.Usage, i))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/cluster/nrt"
@@ -88,6 +89,8 @@ type View struct {
 	// Served are the extended resources that classes of devices (DRA) serve; see [Reader.Served]. It is nil if the
 	// classes were not read, or if the identity may not read them.
 	Served map[string]bool
+	// Kept is the room that is kept for pods that have not come yet, by node. States have it, too.
+	Kept map[string]*Kept
 	// Devices is nil if it was not read.
 	Devices *Devices
 	// Unread are resources that count as missing because they could not be read, beside pods; see Seen.
@@ -202,6 +205,9 @@ func (r *Reader) View(ctx context.Context) (*View, error) {
 		}
 	}
 	v := ViewOfObjects(Objects{layouts.Items, nodes.Items, pods, append(coarse, volcanos...), seen}, r.now())
+	if err := r.AddKept(ctx, v); err != nil {
+		return nil, err
+	}
 	if apierrors.IsForbidden(coarseErr) {
 		v.Miss(nrt.Resources()[0].Resource, notListed)
 	}
@@ -253,9 +259,10 @@ func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	return nil
 }
 
-// AroundResources returns the names of the resources that [Reader.Around] reads, in the form of View.Unread.
+// AroundResources returns the names of the resources that [Reader.Around] and [Reader.AddKept] read, in the form of
+// View.Unread.
 func AroundResources() []string {
-	return []string{"volumes and storage classes", "namespaces", "deviceclasses"}
+	return []string{"volumes and storage classes", "namespaces", "deviceclasses", provisioning.Resource().Resource}
 }
 
 // Objects are what a view is computed from.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -114,7 +115,8 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels}
 	for key, value := range m.Annotations {
-		if strings.HasPrefix(key, "tenon.sh/") || key == v1.MirrorPodAnnotationKey {
+		if strings.HasPrefix(key, "tenon.sh/") || key == v1.MirrorPodAnnotationKey || key == apipod.ConsumeAnnotation ||
+			key == apipod.ClassAnnotation {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}

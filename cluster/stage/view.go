@@ -21,6 +21,9 @@ func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 	s.served, s.claims = v.Served, claimed.Of(v)
 	for i := range s.nodes {
 		s.nodes[i].Served = v.Served
+		if k := v.Kept[s.nodes[i].Name]; k != nil {
+			s.nodes[i].Kept = k.Amounts
+		}
 	}
 	return s, nil
 }

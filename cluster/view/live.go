@@ -47,6 +47,9 @@ func (c *Live) Whole(ctx context.Context) (*kube.View, error) {
 	}
 	v := c.view.View()
 	c.recordLimits(v)
+	if err := c.reader.AddKept(ctx, v); err != nil {
+		return nil, err
+	}
 	return v, c.reader.Complete(ctx, v)
 }
 
@@ -73,8 +76,10 @@ func (c *Live) served(ctx context.Context) (v *kube.View, err error) {
 	}
 	v = c.view.View()
 	c.recordLimits(v)
-	v.Served, err = c.reader.Served(ctx)
-	return v, err
+	if v.Served, err = c.reader.Served(ctx); err != nil {
+		return nil, err
+	}
+	return v, c.reader.AddKept(ctx, v)
 }
 
 // Stage returns the cluster for simulations, and why the states of some of its nodes are missing.

@@ -42,6 +42,8 @@ type Pod struct {
 	// Reason and Message are status.reason and status.message, in which a kubelet explains why it refused the pod, for
 	// example "TopologyAffinityError".
 	Reason, Message string
+	// Request is the ProvisioningRequest whose room the pod uses up, "namespace/name", or "".
+	Request string
 }
 
 // Around is what kube-scheduler's own filters look at on a node.
@@ -64,7 +66,8 @@ func newPod(pod *v1.Pod) (Pod, error) {
 	}
 	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
-		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message}, nil
+		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
+		Request: podapi.Request(pod)}, nil
 }
 
 // newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.

@@ -28,7 +28,7 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 
 // cost returns the cost of a pod on the node at position i, or refused. It does not consider w.Peers.
 func (p *Plan) cost(i int, w *Want) int64 {
-	n := &p.nodes[i]
+	n := p.nodes[i].beside(w.Request)
 	switch {
 	case n.Gone || len(w.Bars.at(i)) > 0 || len(n.Lacks(w.Needs)) > 0:
 		return refused
@@ -68,6 +68,7 @@ func (r Rules) Room(n Node, w *Want, most int) (count int) {
 
 // takes reports whether a pod fits on a node; see Room.
 func (r Rules) takes(n *Node, w *Want) bool {
+	n = n.beside(w.Request)
 	switch {
 	case n.Gone || len(n.Lacks(w.Needs)) > 0:
 		return false

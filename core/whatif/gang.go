@@ -168,7 +168,7 @@ func newGathering(p *Plan, g Gang, step func() error) *gathering {
 	for _, m := range g.Pods {
 		w := m.Want
 		if _, seen := of[w]; !seen {
-			k := kind{key: key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars}}
+			k := kind{key: key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars, w.Request}}
 			if w.Peers != nil {
 				k.own = w
 			}

@@ -42,6 +42,11 @@ func (j Judgement) When() place.When {
 // Judge returns the complete result for a pod on a node. The argument barred has additional reasons of the caller.
 func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	out := Judgement{Reasons: slices.Concat(barred, n.Lacks(w.Needs))}
+	if with := n.beside(w.Request); with != n {
+		if n = with; len(out.Reasons) == len(barred) && len(n.Lacks(w.Needs)) > 0 {
+			out.Reasons = append(out.Reasons, n.keptReason(w.Request))
+		}
+	}
 	if w.Pod.Plain() {
 		return out.sorted()
 	}
@@ -59,6 +64,14 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 	}
 	out.Reasons = Join(out.Reasons, n.State.NeverMeets(w.Pod, w.Demand), out.Verdict.Reasons)
 	return out.sorted()
+}
+
+// keptReason is the reason that the amounts of a node are kept for the pods of another request.
+func (n *Node) keptReason(request string) place.Reason {
+	names := slices.Sorted(maps.Keys(n.Kept))
+	return place.Reason{Code: place.Promised, With: names[max(0, slices.IndexFunc(names, func(name string) bool {
+		return name != request
+	}))]}
 }
 
 // Join appends reasons of one node to others of it, and leaves out those that are redundant.

@@ -67,6 +67,9 @@ type Node struct {
 	// Uncounted are resources whose amount on the node is not known, so a pod never lacks them. The map is never
 	// changed.
 	Uncounted map[string]bool
+	// Kept are amounts that are kept for pods that have not come yet, by the request that they belong to. Used does not
+	// contain them. The map is never changed.
+	Kept map[string]Amounts
 	// Pods are the pods whose requests Used contains, as far as they are known. They are never changed.
 	Pods []Resident
 	// Gone: the node no longer exists, and takes no pods.
@@ -79,6 +82,23 @@ type Resident struct {
 	Needs Amounts
 	// Stays: the pod ends only with the node, like pods of DaemonSets.
 	Stays bool
+}
+
+// beside returns the node with what is kept for others than the pods of a request taken as used.
+func (n *Node) beside(request string) *Node {
+	if len(n.Kept) == 0 {
+		return n
+	}
+	out := *n
+	for name, kept := range n.Kept {
+		if name != request {
+			out.Used = out.Used.Add(kept)
+		}
+	}
+	if request != "" && out.State != nil {
+		out.State = out.State.WithoutPromisesTo(request)
+	}
+	return &out
 }
 
 // Left returns how much of a resource pods may still request.
@@ -128,6 +148,8 @@ type Want struct {
 	Bars *Bars
 	// Peers are the requirements between the pod and other pods; nil if there are none.
 	Peers Peers
+	// Request is the request whose room the pods use up, or "".
+	Request string
 }
 
 // Plan is a cluster on which pods are placed, one after the other. It belongs to one goroutine.
@@ -150,6 +172,7 @@ type key struct {
 	demand       place.Demand
 	scored       score.Type
 	bars         *Bars
+	request      string
 }
 
 // costs are the costs of a shape on every node. Each is valid until the node changes.
@@ -281,7 +304,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 
 // shapeCosts returns the stored costs of a shape, and makes them if there are none.
 func (p *Plan) shapeCosts(w *Want) *costs {
-	k := key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars}
+	k := key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars, w.Request}
 	c := p.costs[k]
 	if c == nil {
 		if len(p.costs) >= maxShapes {

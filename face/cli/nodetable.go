@@ -66,13 +66,18 @@ func roundBytes(n int64) string {
 	return s[:len(s)-len(" "+topo.Memory)]
 }
 
-// podCount returns the number of pods that hold something, as text, with "+" if unknown pods hold something too.
+// podCount returns the number of pods that hold something, as text, with "+" if unknown pods hold something too, and
+// for how many more room is kept.
 func podCount(n *state.Node) string {
 	unknown := func(e state.Entry) bool { return e.Source == state.Counted && e.Pod.UID == "" }
+	out := fmt.Sprint(len(n.Entries))
 	if slices.ContainsFunc(n.Entries, unknown) {
-		return fmt.Sprintf("%d+", len(n.Entries)-1)
+		out = fmt.Sprintf("%d+", len(n.Entries)-1)
 	}
-	return fmt.Sprint(len(n.Entries))
+	if kept := len(n.Promised); kept > 0 {
+		out += fmt.Sprintf(" (%d kept)", kept)
+	}
+	return out
 }
 
 // freeDevices returns the number of free devices of each resource and each driver, as text. If wide is set, the text

@@ -29,7 +29,7 @@ const maxRemembered = 16
 
 // count returns how many pods of a shape fit on a node beside its present pods.
 func (s *Slots) count(p *place.Pod, n whatif.Node) int {
-	if s == nil {
+	if s == nil || len(n.Kept) > 0 { // what is kept changes as pods come
 		return whatif.Slots(n, p)
 	}
 	shape := p.Shape()

@@ -120,6 +120,8 @@ type roomOn struct {
 	// or if claims were not read.
 	ClaimDevices []room `json:"claimDevices,omitempty"`
 	Slots        []int  `json:"slots"` // by shape
+	// Kept is room that is kept for pods that have not come yet; slots are beside it.
+	Kept []document.Kept `json:"kept,omitempty"`
 }
 
 // room is the free amount of one resource: on the NUMA node that has the most, and on all NUMA nodes together.
@@ -166,6 +168,7 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 			return nil, fmt.Errorf("count on node %s: %w", n.Name, err)
 		}
 		r := roomOf(n)
+		r.Kept = keptOn(n)
 		r.ClaimDevices = claimRooms(claimsOn(stage).Node(n.Name))
 		for i := range out.Shapes {
 			slots := a.setup.Stages.Slots.count(out.Shapes[i].pod, n)
@@ -175,6 +178,14 @@ func (a *app) top(ctx context.Context, f topFlags, names []string) (*capacity, e
 		out.Nodes = append(out.Nodes, r)
 	}
 	return out, nil
+}
+
+// keptOn returns the room that is kept on a node, by request, also for pods that hold nothing.
+func keptOn(n whatif.Node) (out []document.Kept) {
+	for _, name := range slices.Sorted(maps.Keys(n.Kept)) {
+		out = append(out, document.Kept{Request: name, Pods: int(n.Kept[name]["pods"])})
+	}
+	return out
 }
 
 // stageKnows returns an error if one of the names is not the name of a node.
@@ -382,11 +393,45 @@ func (c *capacity) write(w io.Writer, wide bool) error {
 			return fmt.Errorf("write shapes: %w", err)
 		}
 	}
+	if err := c.writeKept(w); err != nil {
+		return err
+	}
 	if len(c.NotKnown) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
 	return problemTable("NOT KNOWN BECAUSE", c.NotKnown).write(w, false)
+}
+
+// maxKept bounds the requests that are named in a line about kept room.
+const maxKept = 4
+
+// writeKept writes for which pods room is kept, if there are such pods.
+func (c *capacity) writeKept(w io.Writer) error {
+	sum, pods := map[string]int{}, 0
+	for _, n := range c.Nodes {
+		for _, k := range n.Kept {
+			sum[k.Request] += k.Pods
+			pods += k.Pods
+		}
+	}
+	if pods == 0 {
+		return nil
+	}
+	var items []string
+	for _, name := range slices.Sorted(maps.Keys(sum)) {
+		if len(items) == maxKept {
+			items = append(items, fmt.Sprintf("and of %d more", len(sum)-maxKept))
+			break
+		}
+		items = append(items, fmt.Sprintf("%s (%d)", name, sum[name]))
+	}
+	_, err := fmt.Fprintf(w, "Room is kept for %d pods that have not come, of requests %s.\n", pods,
+		strings.Join(items, ", "))
+	if err != nil {
+		return fmt.Errorf("write kept room: %w", err)
+	}
+	return nil
 }
 
 func (n roomOn) row() []string {

@@ -294,6 +294,24 @@ func TestManyOfEverythingStaysReadable(t *testing.T) {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
+func TestRoomThatIsKeptIsNamed(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-3 memory 8Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := state.Promised{For: "ml/job", Pod: &place.Pod{}}
+	n := &state.Node{Name: "n", Machine: m, Usage: place.NewUsage(m, place.Rules{}),
+		Promised: []state.Promised{kept, {For: "ci/x", Pod: &place.Pod{}}, kept}}
+	var out bytes.Buffer
+	if err := Map(&out, n, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want := "room is kept for 1 pod of request ci/x\nroom is kept for 2 pods of request ml/job\n"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("the map has no %q:\n%s", want, out.String())
+	}
+}
+
 func TestNodeWithoutMachineIsAnError(t *testing.T) {
 	err := Map(&bytes.Buffer{}, &state.Node{Name: "blank"}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "blank") {

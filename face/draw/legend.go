@@ -26,6 +26,10 @@ func (p *picture) heading(width int) []line {
 	if n := len(p.node.Others); n > 0 {
 		out = append(out, wrap(plain, []string{fmt.Sprintf("one of %d possible states of the node", n+1)}, width)...)
 	}
+	for _, k := range document.KeptOn(p.node) {
+		out = append(out, wrap(plain, []string{"room is kept for " + plural(k.Pods, "pod") + " of request " +
+			Printable(k.Request)}, width)...)
+	}
 	return append(out, wrap(faint, document.RuleItems(p.node.Rules, p.node.Quality), width)...)
 }
 

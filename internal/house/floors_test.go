@@ -75,7 +75,7 @@ var floors = []floor{
 		words(`core/place api/objects api/v1alpha1/client`),
 		append(words(`k8s.io/apimachinery k8s.io/client-go`), topologies...),
 	},
-	{"api/provisioning", nil, words(`api/objects`), words(`k8s.io/apimachinery k8s.io/client-go`)},
+	{"api/provisioning", nil, words(`api/objects core/printable`), words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/objects", nil, nil, words(`k8s.io/api k8s.io/apimachinery k8s.io/client-go`)},
 	{"api/pod", nil, words(`core/place core/printable core/topo api/pod/quantity`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"api/pod/quantity", nil, words(`core/printable`), words(`k8s.io/api k8s.io/apimachinery`)},
@@ -133,8 +133,8 @@ var floors = []floor{
 	{
 		"cluster/live",
 		nil,
-		words(`core/ledger core/printable core/state api/document api/objects api/v1alpha1 cluster/claims cluster/group cluster/kube
-			cluster/nrt`),
+		words(`core/ledger core/printable core/state api/document api/objects api/pod api/v1alpha1 cluster/claims cluster/group
+			cluster/kube cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{"cluster/view", nil, words(`core/... api/document api/pod cluster/claims cluster/group cluster/held cluster/kube cluster/live

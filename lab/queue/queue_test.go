@@ -19,6 +19,10 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/operators"
 	"github.com/tenon-numa/tenon/lab/scheduler"
@@ -228,6 +232,41 @@ func (w *world) waits(ctx context.Context, t *testing.T, name, part string) {
 	}
 }
 
+// judges fails the test unless a pod fits by what commands read of the cluster, or has a reason on each node.
+func (w *world) judges(ctx context.Context, t *testing.T, p *v1.Pod, why string) {
+	t.Helper()
+	reader, err := kube.NewReader(w.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := stage.Read(ctx, reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := s.Existing(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fits := false
+	for _, n := range s.Nodes() {
+		j := whatif.Rules{}.Judge(&n, x.Want, nil)
+		fits = fits || j.Fits()
+		if said := fmt.Sprint(texts(j.Reasons)); why != "" && !strings.Contains(said, why) {
+			t.Errorf("node %s and pod %s: %s, want %q", n.Name, p.Name, said, why)
+		}
+	}
+	if fits != (why == "") {
+		t.Errorf("pod %s fits on some node: %t", p.Name, fits)
+	}
+}
+
+func texts(reasons []place.Reason) (out []string) {
+	for _, r := range reasons {
+		out = append(out, r.Text())
+	}
+	return out
+}
+
 func (w *world) end(ctx context.Context, t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -253,6 +292,10 @@ func TestTheRoomOfARequestIsThereForItsPods(t *testing.T) {
 	w.until(ctx, t, "job", provisioning.Provisioned, metav1.ConditionTrue, "all 4 pods fit now")
 	w.create(ctx, t, pod("large", "", 13))
 	w.waits(ctx, t, "large", kept)
+	w.judges(ctx, t, pod("large", "", 13), "room there is kept for pods of request default/job")
+	w.judges(ctx, t, pod("many", "", 16), "never")
+	w.judges(ctx, t, shared("many", "", "16"), "room there is kept for pods of request default/job")
+	w.judges(ctx, t, pod("j0", "job", 13), "")
 	w.create(ctx, t, pod("fits", "", 2))
 	w.run(ctx, t, "fits")
 	w.create(ctx, t, shared("many", "", "16"))
@@ -263,6 +306,7 @@ func TestTheRoomOfARequestIsThereForItsPods(t *testing.T) {
 	w.waits(ctx, t, "other", kept)
 	w.create(ctx, t, pod("j1", "job", 12), pod("j0", "job", 13), pod("j3", "job", 12), pod("j2", "job", 12))
 	w.run(ctx, t, "j0", "j1", "j2", "j3")
+	w.judges(ctx, t, pod("next", "", 2), "")
 
 	w.end(ctx, t, "j0", "j1", "j2", "j3", "fits")
 	w.run(ctx, t, "large", "other", "many")

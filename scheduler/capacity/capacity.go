@@ -289,7 +289,7 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 		return true
 	case !r.is(provisioning.Provisioned):
 		return true
-	case !c.now().Before(r.until()):
+	case !c.now().Before(r.object.Until()):
 		c.finish(ctx, r, "BookingExpired",
 			fmt.Sprintf("the room of %d pods that have not come is not kept any more", left[r.name]))
 		return true

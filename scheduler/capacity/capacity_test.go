@@ -255,7 +255,7 @@ func BenchmarkWaitingRequests(b *testing.B) {
 				w := newWorld(b, nodes, 16)
 				for i := range waiting {
 					w.ask(fmt.Sprint("r", i), 2*nodes+1+i%7, 12)
-					if 2*nodes > MaxPods {
+					if 2*nodes > provisioning.MaxPods {
 						w.ask(fmt.Sprint("r", i), 8, 17)
 					}
 				}

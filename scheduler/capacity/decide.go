@@ -254,7 +254,7 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 	if full, err = d.keeper.Keep(r.name, places); err != nil || len(full) > 0 {
 		return full, err
 	}
-	long, _ := r.booking() // read has found it valid
+	long, _ := r.object.Booking() // read has found it valid
 	message := fmt.Sprintf("all %d pods fit now, on %d nodes; their room is kept until %s", len(places), len(nodes),
 		d.now().Add(long).UTC().Format(time.RFC3339))
 	if len(unjudged) > 0 {

@@ -2,11 +2,9 @@ package capacity
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,18 +20,8 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
 
-const (
-	// MaxPods bounds the pods of one request.
-	MaxPods = 2_000
-	// MaxOfNamespace bounds the places that are kept for one namespace.
-	MaxOfNamespace = 5_000
-	// BookingSeconds is the parameter of a request with how long its room is kept: 10 to 3600, and 600 by default.
-	BookingSeconds = "bookingSeconds"
-
-	usualBooking = 600
-	minBooking   = 10
-	maxBooking   = 3600
-)
+// MaxOfNamespace bounds the places that are kept for one namespace.
+const MaxOfNamespace = 5_000
 
 // request is what is known of a request.
 type request struct {
@@ -69,15 +57,10 @@ type set struct {
 }
 
 // is reports whether a condition is true.
-func (r *request) is(condition string) bool {
-	return meta.IsStatusConditionTrue(r.object.Status.Conditions, condition)
-}
+func (r *request) is(condition string) bool { return r.object.Is(condition) }
 
 // over reports whether the request needs no more answers, and keeps nothing.
-func (r *request) over() bool {
-	return r.end != nil || r.is(provisioning.Failed) || r.is(provisioning.BookingExpired) ||
-		r.is(provisioning.CapacityRevoked)
-}
+func (r *request) over() bool { return r.end != nil || r.object.Over() }
 
 // open reports whether the request waits for an answer.
 func (r *request) open() bool { return !r.over() && !r.is(provisioning.Provisioned) }
@@ -88,30 +71,6 @@ func (r *request) pods() (n int) {
 		n += s.count
 	}
 	return n
-}
-
-// booking returns how long the room of the request is kept.
-func (r *request) booking() (time.Duration, error) {
-	text, ok := r.object.Spec.Parameters[BookingSeconds]
-	if !ok {
-		return usualBooking * time.Second, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < minBooking || n > maxBooking {
-		return 0, fmt.Errorf("parameter %s is %q: want a number of %d to %d", BookingSeconds, printable.Clip(text, 40),
-			minBooking, maxBooking)
-	}
-	return time.Duration(n) * time.Second, nil
-}
-
-// until returns when the booking of a request expires that has its room.
-func (r *request) until() time.Time {
-	d, err := r.booking()
-	c := meta.FindStatusCondition(r.object.Status.Conditions, provisioning.Provisioned)
-	if err != nil || c == nil {
-		return time.Time{}
-	}
-	return c.LastTransitionTime.Add(d)
 }
 
 // invalid is why a request fails for good.
@@ -134,13 +93,13 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	if c.now().Before(r.again) {
 		return errNotAgain
 	}
-	if _, err := r.booking(); err != nil {
+	if _, err := r.object.Booking(); err != nil {
 		return invalid{err}
 	}
 	pods := 0
 	for _, s := range r.object.Spec.PodSets {
-		if pods += int(s.Count); s.Count < 1 || pods > MaxPods {
-			return invalid{fmt.Errorf("the request has more than %d pods: split it", MaxPods)}
+		if pods += int(s.Count); s.Count < 1 || pods > provisioning.MaxPods {
+			return invalid{fmt.Errorf("the request has more than %d pods: split it", provisioning.MaxPods)}
 		}
 	}
 	var sets []set
@@ -195,61 +154,31 @@ func judged(p *v1.Pod) (out promise.Pod, err error) {
 	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs}, err
 }
 
-// run is a number of pods that follow on each other and have the same node.
-type run struct {
-	Node  string `json:"node"`
-	Count int    `json:"count"`
-}
-
-// placesKey is the name of the detail with the nodes of a set of pods.
-func placesKey(set int) string { return "tenon.sh/places-" + strconv.Itoa(set) }
-
-// maxDetail bounds a detail, as the definition of ProvisioningRequests does.
-const maxDetail = 32_768
-
 // details writes places down, by set.
 func details(sets []set, places []promise.Place) (map[string]string, error) {
 	out := map[string]string{}
 	for i, s := range sets {
-		var runs []run
+		var nodes []string
 		for _, p := range places[:s.count] {
-			if n := len(runs); n > 0 && runs[n-1].Node == p.Node {
-				runs[n-1].Count++
-			} else {
-				runs = append(runs, run{p.Node, 1})
-			}
+			nodes = append(nodes, p.Node)
 		}
 		places = places[s.count:]
-		data, err := json.Marshal(runs)
-		if err != nil {
-			return nil, fmt.Errorf("write places down: %w", err)
+		if err := provisioning.SetBooked(out, i, nodes, s.pod); err != nil {
+			return nil, err
 		}
-		if len(data) > maxDetail {
-			return nil, fmt.Errorf("the pods need %d nodes, too many to write down: split the request", len(runs))
-		}
-		out[placesKey(i)] = string(data)
 	}
 	return out, nil
 }
 
-// placesOf reads what details has written. Who may write the status of a request may write anything.
+// placesOf reads what details has written.
 func (r *request) placesOf() (out []promise.Place, err error) {
 	for i, s := range r.sets {
-		var runs []run
-		text := r.object.Status.ProvisioningClassDetails[placesKey(i)]
-		if err := json.Unmarshal([]byte(text), &runs); err != nil {
-			return nil, fmt.Errorf("detail %s: %w", placesKey(i), err)
+		runs, err := r.object.Places(i, s.count)
+		if err != nil {
+			return nil, err
 		}
-		left := s.count
 		for _, x := range runs {
-			if x.Count < 1 || x.Count > left {
-				return nil, fmt.Errorf("detail %s has other numbers of pods than the request", placesKey(i))
-			}
-			left -= x.Count
 			out = append(out, slices.Repeat([]promise.Place{{Node: x.Node, Pod: s.Pod}}, x.Count)...)
-		}
-		if left > 0 {
-			return nil, fmt.Errorf("detail %s has fewer pods than the request", placesKey(i))
 		}
 	}
 	return out, nil

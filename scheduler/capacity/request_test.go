@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/scheduler/promise"
@@ -11,7 +13,7 @@ import (
 
 func sets(counts ...int) (out []set) {
 	for _, n := range counts {
-		out = append(out, set{count: n, Pod: promise.Pod{Pod: &place.Pod{}}})
+		out = append(out, set{pod: &v1.Pod{}, count: n, Pod: promise.Pod{Pod: &place.Pod{}}})
 	}
 	return out
 }

@@ -1,0 +1,142 @@
+package provisioning
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/printable"
+)
+
+// This file reads and writes the booking of a request: how long its room is kept, and on which nodes. The details of
+// its status have, for each set, the nodes and what one of its pods requests.
+
+// BookingSeconds is the parameter of a request with how long its room is kept: 10 to 3600, and 600 by default.
+const BookingSeconds = "bookingSeconds"
+
+// MaxPods bounds the pods of a request.
+const MaxPods = 2_000
+
+const (
+	usualBooking = 600
+	minBooking   = 10
+	maxBooking   = 3600
+)
+
+// Is reports whether a condition is true.
+func (r *Request) Is(condition string) bool {
+	return meta.IsStatusConditionTrue(r.Status.Conditions, condition)
+}
+
+// Over reports whether the request keeps nothing, and needs no answer.
+func (r *Request) Over() bool { return r.Is(Failed) || r.Is(BookingExpired) || r.Is(CapacityRevoked) }
+
+// Booking returns how long the room of the request is kept.
+func (r *Request) Booking() (time.Duration, error) {
+	text, ok := r.Spec.Parameters[BookingSeconds]
+	if !ok {
+		return usualBooking * time.Second, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < minBooking || n > maxBooking {
+		return 0, fmt.Errorf("parameter %s is %q: want a number of %d to %d", BookingSeconds, printable.Clip(text, 40),
+			minBooking, maxBooking)
+	}
+	return time.Duration(n) * time.Second, nil
+}
+
+// Until returns when the booking of a request expires that has its room; the zero time if that cannot be read.
+func (r *Request) Until() time.Time {
+	d, err := r.Booking()
+	c := meta.FindStatusCondition(r.Status.Conditions, Provisioned)
+	if err != nil || c == nil {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Add(d)
+}
+
+// Run is a number of pods of a set that follow on each other and have the same node.
+type Run struct {
+	Node  string `json:"node"`
+	Count int    `json:"count"`
+}
+
+// maxDetail bounds a detail, as the definition of ProvisioningRequests does.
+const maxDetail = 32_768
+
+func placesKey(set int) string { return "tenon.sh/places-" + strconv.Itoa(set) }
+
+func podKey(set int) string { return "tenon.sh/pod-" + strconv.Itoa(set) }
+
+// SetBooked writes the details of a set: the nodes of its pods, in order, and what p, one of the pods, requests.
+func SetBooked(details map[string]string, set int, nodes []string, p *v1.Pod) error {
+	var runs []Run
+	for _, node := range nodes {
+		if n := len(runs); n > 0 && runs[n-1].Node == node {
+			runs[n-1].Count++
+		} else {
+			runs = append(runs, Run{node, 1})
+		}
+	}
+	for key, x := range map[string]any{placesKey(set): runs, podKey(set): requesting(p)} {
+		data, err := json.Marshal(x)
+		if err != nil {
+			return fmt.Errorf("write detail %s: %w", key, err)
+		}
+		if len(data) > maxDetail {
+			return fmt.Errorf("the pods need %d nodes and have %d containers, too many to write down: split the request",
+				len(runs), len(p.Spec.Containers)+len(p.Spec.InitContainers))
+		}
+		details[key] = string(data)
+	}
+	return nil
+}
+
+// requesting returns the part of a pod that decides what it takes of a node.
+func requesting(p *v1.Pod) *v1.Pod {
+	out := &v1.Pod{Spec: v1.PodSpec{Resources: p.Spec.Resources, Overhead: p.Spec.Overhead}}
+	for name, value := range p.Annotations {
+		if strings.Contains(name, "/") && !strings.HasPrefix(name, "kubectl.kubernetes.io/") && len(value) < 1024 {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, name, value)
+		}
+	}
+	for to, from := range map[*[]v1.Container][]v1.Container{&out.Spec.Containers: p.Spec.Containers,
+		&out.Spec.InitContainers: p.Spec.InitContainers} {
+		for _, c := range from {
+			*to = append(*to, v1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return out
+}
+
+// Places reads where the count pods of a set are. Who may write the status of a request may write anything.
+func (r *Request) Places(set, count int) (out []Run, err error) {
+	if err := json.Unmarshal([]byte(r.Status.ProvisioningClassDetails[placesKey(set)]), &out); err != nil {
+		return nil, fmt.Errorf("detail %s: %w", placesKey(set), err)
+	}
+	for _, x := range out {
+		if x.Count < 1 || x.Count > count {
+			return nil, fmt.Errorf("detail %s has other numbers of pods than the request", placesKey(set))
+		}
+		count -= x.Count
+	}
+	if count > 0 {
+		return nil, fmt.Errorf("detail %s has fewer pods than the request", placesKey(set))
+	}
+	return out, nil
+}
+
+// Pod reads what a pod of a set requests. The pod has nothing else than that.
+func (r *Request) Pod(set int) (*v1.Pod, error) {
+	var p v1.Pod
+	if err := json.Unmarshal([]byte(r.Status.ProvisioningClassDetails[podKey(set)]), &p); err != nil {
+		return nil, fmt.Errorf("detail %s: %w", podKey(set), err)
+	}
+	return &p, nil
+}

@@ -1,0 +1,176 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file finds out which room is kept for pods that have not come yet, from the status of ProvisioningRequests. The
+// scheduler keeps it, and the commands say so.
+
+// Kept is the room that is kept on a node: of each request the plain amounts of its pods, by its name, and the pods
+// that hold something.
+type Kept struct {
+	Amounts  map[string]whatif.Amounts
+	Promised []state.Promised
+}
+
+// AddKept adds to a view the room that ProvisioningRequests of all namespaces keep. If the identity may not list them,
+// they are recorded in Unread; if the API server does not serve them, there are none.
+func (r *Reader) AddKept(ctx context.Context, v *View) error {
+	c, err := provisioning.NewClient(r.cfg)
+	if err != nil {
+		return err
+	}
+	list, err := c.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		v.Miss(provisioning.Resource().Resource, notListed)
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("list ProvisioningRequests: %w", err)
+	default:
+		v.Keep(list.Items, r.now())
+	}
+	return nil
+}
+
+// Keep adds the room that requests keep at a time.
+func (v *View) Keep(requests []provisioning.Request, at time.Time) {
+	v.Kept = KeptBy(requests, v.Pods, at)
+	for i, n := range v.States {
+		if k := v.Kept[n.Name]; k != nil {
+			with := *n
+			with.Promised, v.States[i] = k.Promised, &with
+		}
+	}
+}
+
+// KeptBy returns the room that requests keep at a time, by node, without the room that bound pods have used up. A
+// request whose status cannot be read keeps nothing, as in a scheduler that starts.
+func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) map[string]*Kept {
+	if len(requests) == 0 {
+		return nil
+	}
+	came := map[string][]*v1.Pod{}
+	for p := range EachPod(pods) {
+		if name := apipod.Request(p); name != "" && p.Spec.NodeName != "" {
+			came[name] = append(came[name], p)
+		}
+	}
+	requests = slices.Clone(requests)
+	slices.SortFunc(requests, func(a, b provisioning.Request) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	out := map[string]*Kept{}
+	for i := range requests {
+		r := &requests[i]
+		if r.Spec.ProvisioningClassName != apipod.Class || !r.Is(provisioning.Provisioned) || r.Over() ||
+			!at.Before(r.Until()) {
+			continue
+		}
+		name := r.Namespace + "/" + r.Name
+		booked, err := bookedBy(r, name)
+		if err != nil {
+			continue
+		}
+		for _, p := range came[name] {
+			booked = useUp(booked, p)
+		}
+		for _, x := range booked {
+			x.keep(out)
+		}
+	}
+	return out
+}
+
+// booked is a place that is kept.
+type booked struct {
+	node string
+	pod  state.Promised
+	need whatif.Amounts
+}
+
+// bookedBy returns the places of a request, in order.
+func bookedBy(r *provisioning.Request, name string) (out []booked, err error) {
+	for i, s := range r.Spec.PodSets {
+		if int64(len(out))+int64(s.Count) > provisioning.MaxPods {
+			return nil, fmt.Errorf("request %s has more than %d pods", name, provisioning.MaxPods)
+		}
+		runs, err := r.Places(i, int(s.Count))
+		if err != nil {
+			return nil, err
+		}
+		p, err := r.Pod(i)
+		if err != nil {
+			return nil, err
+		}
+		x := booked{pod: state.Promised{For: name, Set: i}}
+		if x.pod.Pod, err = apipod.ToPlace(p); err != nil {
+			return nil, err
+		}
+		if x.pod.Demand, err = apipod.Demand(p); err != nil {
+			return nil, err
+		}
+		if x.need, err = Needs(p); err != nil {
+			return nil, err
+		}
+		for _, run := range runs {
+			for range run.Count {
+				x.node, x.pod.ID = run.Node, state.PodID{UID: fmt.Sprintf("kept %s %d", name, len(out)), Namespace: r.Namespace,
+					Name: fmt.Sprintf("%s-%d", r.Name, len(out))}
+				out = append(out, x)
+			}
+		}
+	}
+	return out, nil
+}
+
+// useUp returns the places without the one that a bound pod uses up: a place like the pod on its node, or else another
+// one there, or like it elsewhere, or any.
+func useUp(all []booked, p *v1.Pod) []booked {
+	spec, err := apipod.ToPlace(p)
+	if err != nil || len(all) == 0 {
+		return all
+	}
+	best, at := -1, 0
+	for i, x := range all {
+		fit := 0
+		if x.node == p.Spec.NodeName {
+			fit += 2
+		}
+		if x.pod.Pod.Shape() == spec.Shape() {
+			fit++
+		}
+		if fit > best {
+			best, at = fit, i
+		}
+	}
+	return slices.Delete(all, at, at+1)
+}
+
+// keep adds the place to its node.
+func (x *booked) keep(nodes map[string]*Kept) {
+	k := nodes[x.node]
+	if k == nil {
+		k = &Kept{Amounts: map[string]whatif.Amounts{}}
+		nodes[x.node] = k
+	}
+	k.Amounts[x.pod.For] = k.Amounts[x.pod.For].Add(x.need)
+	if !x.pod.Pod.Plain() {
+		k.Promised = append(k.Promised, x.pod)
+	}
+}

@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/provisioning"
+)
+
+func ofCPUs(n int64) *v1.Pod {
+	amounts := v1.ResourceList{"cpu": *resource.NewQuantity(n, resource.DecimalSI), "memory": resource.MustParse("1Gi")}
+	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i",
+		Resources: v1.ResourceRequirements{Requests: amounts, Limits: amounts}}}}}
+}
+
+// booking returns a request for two pods of 4 CPUs, on a and b, and one of 2, on b.
+func booking(t *testing.T) provisioning.Request {
+	t.Helper()
+	r := provisioning.Request{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "job"},
+		Spec: provisioning.Spec{ProvisioningClassName: apipod.Class, PodSets: []provisioning.PodSet{{Count: 2}, {Count: 1}}},
+		Status: provisioning.Status{ProvisioningClassDetails: map[string]string{}, Conditions: []metav1.Condition{{
+			Type: provisioning.Provisioned, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}}}
+	for set, nodes := range [][]string{{"a", "b"}, {"b"}} {
+		if err := provisioning.SetBooked(r.Status.ProvisioningClassDetails, set, nodes, ofCPUs(int64(4-2*set))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func came(node string, cpus int64) *v1.Pod {
+	p := ofCPUs(cpus)
+	p.Namespace, p.Name, p.Spec.NodeName = "ml", fmt.Sprint("on-", node, cpus), node
+	p.Annotations = map[string]string{apipod.ConsumeAnnotation: "job", apipod.ClassAnnotation: apipod.Class}
+	return p
+}
+
+// text returns the CPUs of the pods for which room is kept, by node.
+func text(kept map[string]*Kept) string {
+	out := map[string][]int64{}
+	for node, k := range kept {
+		for _, p := range k.Promised {
+			out[node] = append(out[node], p.Pod.Containers[0].MilliCPU/1000)
+		}
+		if sum := k.Amounts["ml/job"]["cpu"]; len(out[node]) == 0 || sum < 2000 {
+			out[node] = append(out[node], -sum)
+		}
+	}
+	return fmt.Sprint(out)
+}
+
+func TestKeptRoomIsWhatTheStatusSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *provisioning.Request)
+		pods   []*v1.Pod
+		after  time.Duration
+		want   string
+	}{
+		"kept":                   {want: "map[a:[4] b:[4 2]]"},
+		"one has come":           {pods: []*v1.Pod{came("b", 4)}, want: "map[a:[4] b:[2]]"},
+		"one has come elsewhere": {pods: []*v1.Pod{came("c", 2)}, want: "map[a:[4] b:[4]]"},
+		"more than asked": {pods: []*v1.Pod{came("a", 4), came("b", 4), came("b", 2), came("b", 2)},
+			want: "map[]"},
+		"another's pod": {pods: []*v1.Pod{ofCPUs(4)}, want: "map[a:[4] b:[4 2]]"},
+		"expired":       {after: 10 * time.Minute, want: "map[]"},
+		"lasts longer": {change: func(r *provisioning.Request) {
+			r.Spec.Parameters = map[string]string{provisioning.BookingSeconds: "3600"}
+		}, after: 10 * time.Minute, want: "map[a:[4] b:[4 2]]"},
+		"over": {change: func(r *provisioning.Request) {
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: provisioning.BookingExpired,
+				Status: metav1.ConditionTrue})
+		}, want: "map[]"},
+		"another class": {change: func(r *provisioning.Request) { r.Spec.ProvisioningClassName = "x" }, want: "map[]"},
+		"of an older scheduler": {change: func(r *provisioning.Request) {
+			delete(r.Status.ProvisioningClassDetails, "tenon.sh/pod-1")
+		}, want: "map[]"},
+		"too many to be true": {change: func(r *provisioning.Request) {
+			r.Spec.PodSets[0].Count = 1 << 30
+			r.Status.ProvisioningClassDetails["tenon.sh/places-0"] = `[{"node":"a","count":1073741824}]`
+		}, want: "map[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := booking(t)
+			if c.change != nil {
+				c.change(&r)
+			}
+			var pods []v1.Pod
+			for _, p := range c.pods {
+				pods = append(pods, *p)
+			}
+			if got := text(KeptBy([]provisioning.Request{r}, StoreAll(pods), noon.Add(c.after))); got != c.want {
+				t.Errorf("kept is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
