@@ -188,10 +188,18 @@ type API struct {
 	Recorder  events.EventRecorder
 }
 
+// errNoConfig is returned where a main program makes the framework without a kubeconfig: no plugin can then read custom
+// resources.
+var errNoConfig = errors.New("follow node layouts: this scheduler gives its plugins no kubeconfig " +
+	"(option WithKubeConfig of the framework)")
+
 // Start follows the resources that a scheduler needs, until the context ends. Call it before the scheduler's
 // informers start. When all first lists have been received, it calls listed and then closes Ready. pods must read the
 // pods of the same informers.
 func (s *Sources) Start(ctx context.Context, api API, pods *Amounts, listed func()) error {
+	if api.Config == nil {
+		return errNoConfig
+	}
 	s.config, s.dynamic = api.Config, s.options.Informers
 	if err := servesLayouts(s.config); err != nil {
 		return err

@@ -28,6 +28,14 @@ func TestSourcesThatAreNotStartedLeaveNothing(t *testing.T) {
 	}
 }
 
+// A main program that makes a framework of its own may forget the kubeconfig, which the framework does not demand.
+func TestSourcesNeedAKubeconfig(t *testing.T) {
+	err := New(klog.Background(), Options{}).Start(t.Context(), API{}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "no kubeconfig") {
+		t.Errorf("started without a kubeconfig: %v", err)
+	}
+}
+
 func TestHealthNamesWhatIsMissing(t *testing.T) {
 	s := New(klog.Background(), Options{})
 	check := func(want string) {
