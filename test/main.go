@@ -2,7 +2,7 @@
 // generated files are current, go vet, and the packages that link neither a kubelet nor an API server, under the race
 // detector. It also has interleavings of the ledger, the work of the core beside a recorded baseline, the linters,
 // and the plugin for Headlamp. Part lab: the other packages, images and chart, the chart on an API server, the
-// console in a browser, the plugin for Volcano's scheduler, the plugin in scheduler-library, and gangs of other
+// console in a browser, the plugin for Volcano's scheduler, and the plugin in scheduler-library and gangs of other
 // operators where these are built. Part machines: the tests on real nodes. Before that it installs the Debian packages
 // that some tests need. The tests of the node whose agent pins containers and of the one whose CPUs come from claims
 // run only if something that they depend on has changed in the last 60 commits. If the run has taken an hour by then,
@@ -21,7 +21,7 @@
 //	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which needs a build of another release
 //	                               of Kubernetes
 //	go run ./test library [ARGS..] only the plugin in sigs.k8s.io/scheduler-library, which needs a build of another
-//	                               release of Kubernetes
+//	                               release of Kubernetes. Part lab leaves it out where that is not built
 //	go run ./test operators [ARGS..] only gangs of Kueue, JobSet and LeaderWorkerSet, which part lab leaves out where
 //	                               these are not built: that takes some seven minutes
 //	go run ./test doctor           only the doctor and changes of kubelets: in lab clusters, on ten of them, and on a
@@ -60,8 +60,8 @@ const usage = `usage: go run ./test [COMMAND] [ARGS...]
 
 Without a command all checks run, and ARGS go to go test. Commands:
   unit       only what links neither a kubelet nor an API server, the linters, and verify
-  lab        only what links them; images, chart, console, the plugin for Volcano's scheduler and in
-             scheduler-library, and gangs of operators
+  lab        only what links them; images, chart, console, the plugin for Volcano's scheduler, and, where
+             built, the plugin in scheduler-library and gangs of operators
   machines   only the tests on real nodes, like all checks, which run one of these after recent changes only
   verify     only generated files and the rules of the repository
   lint       only the linters
@@ -180,7 +180,7 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 			r.step(ctx, "effort of the core", "run", "./test/effort"), r.lint(ctx), r.headlamp(ctx))
 	case "lab":
 		return errors.Join(r.heavy(ctx, args, false), r.release(ctx), r.chart(ctx, args), r.trial(ctx, console, args),
-			r.volcano(ctx, args), r.library(ctx, args), r.builtOperators(ctx, args))
+			r.volcano(ctx, args), r.builtLibrary(ctx, args), r.builtOperators(ctx, args))
 	}
 	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)), r.pinnedNodes(ctx, args))
 }
