@@ -92,11 +92,16 @@ type Controller struct {
 	// rooms and requested are kept from round to round while requests are open.
 	rooms     rooms
 	requested stage.Requests
+	// waited is how long the present round has waited for the API server.
+	waited time.Duration
 }
 
-// pause is the least time between two rounds: a burst of changes is looked at once. After a long round the pause is
-// longer, so that rounds take a third of a CPU at most.
+// pause is the least time between two rounds: a burst of changes is looked at once.
 const pause = 100 * time.Millisecond
+
+// rest returns how long to pause after a round that took a time. After much work it is longer, so that rounds take a
+// third of a CPU at most. Waiting for the API server takes no CPU, and a slow one must not hold up answers twice.
+func (c *Controller) rest(took time.Duration) time.Duration { return max(pause, 2*(took-c.waited)) }
 
 // Restoring bounds how long nothing is decided, and no pod scheduled, because room that was promised before is not kept
 // again yet.
@@ -146,10 +151,11 @@ func (c *Controller) Run(ctx context.Context) {
 	go informer.RunWithContext(ctx)
 	for {
 		began := c.now()
+		c.waited = 0
 		if c.ready() && c.leads() {
 			c.round(ctx)
 		}
-		rest := time.NewTimer(max(pause, 2*c.now().Sub(began)))
+		rest := time.NewTimer(c.rest(c.now().Sub(began)))
 		select {
 		case <-ctx.Done():
 			rest.Stop()

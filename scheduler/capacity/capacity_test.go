@@ -42,6 +42,7 @@ type stored struct {
 	version   int
 	fail      error // of the next write of a status
 	lands     bool  // the write that fails is stored all the same
+	delay     func()
 }
 
 func (s *stored) List(context.Context, metav1.ListOptions) (*provisioning.RequestList, error) {
@@ -54,6 +55,7 @@ func (s *stored) Watch(context.Context, metav1.ListOptions) (watch.Interface, er
 
 // SetStatus stores a status, as the API server does.
 func (s *stored) SetStatus(_ context.Context, r *provisioning.Request) error {
+	s.wait()
 	err := s.fail
 	if s.fail = nil; err != nil && !s.lands {
 		return err
@@ -81,7 +83,14 @@ func (s *stored) Rules(scheduler string) (whatif.Rules, bool) {
 	return whatif.Rules{}, scheduler == "tenon-scheduler"
 }
 
+func (s *stored) wait() {
+	if s.delay != nil {
+		s.delay()
+	}
+}
+
 func (s *stored) Template(_ context.Context, _, name string) (*v1.PodTemplate, error) {
+	s.wait()
 	if t := s.templates[name]; t != nil {
 		return t, nil
 	}
@@ -215,6 +224,22 @@ func TestRoomFollowsWhatIsWritten(t *testing.T) {
 	w.round(t.Context())
 	w.wants(t, "a", provisioning.BookingExpired, "True: the room of 2 pods")
 	w.wants(t, "b", provisioning.Provisioned, "True: all 1 pods")
+}
+
+// After a round that waited for the API server, the next one begins as soon as after a quick one. After one that
+// worked, it begins later.
+func TestAWaitForTheAPIServerIsNoWork(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	w.ask("a", 1, 1)
+	w.delay = func() { w.time = w.time.Add(3 * time.Second) }
+	began := w.time
+	w.round(t.Context())
+	w.wants(t, "a", provisioning.Provisioned, "True")
+	took := w.time.Sub(began)
+	if idle, busy := w.rest(took), w.rest(took+time.Second); idle != pause || busy != 2*time.Second {
+		t.Errorf("after a round of %s, which waited %s, the next one begins after %s, or with a second of work after %s",
+			took, w.waited, idle, busy)
+	}
 }
 
 // Room that is lost ends the booking after a grace, and not before. A request that does not fit because of a change is

@@ -105,7 +105,9 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	var sets []set
 	foreign := 0
 	for _, s := range r.object.Spec.PodSets {
+		began := c.now()
 		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
+		c.waited += c.now().Sub(began)
 		if apierrors.IsNotFound(err) {
 			return noTemplate{fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))}
 		}
@@ -259,7 +261,9 @@ func (c *Controller) write(ctx context.Context, r *request, details map[string]s
 	if details != nil {
 		next.Status.ProvisioningClassDetails = details
 	}
-	if err := c.requests.SetStatus(ctx, next); err != nil {
+	err := c.requests.SetStatus(ctx, next)
+	c.waited += c.now().Sub(now)
+	if err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			c.logger.Error(err, "The answer to a request is not written, will try again", "request", r.name)
 		}
