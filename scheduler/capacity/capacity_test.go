@@ -242,6 +242,32 @@ func TestAWaitForTheAPIServerIsNoWork(t *testing.T) {
 	}
 }
 
+// Requests that fit get their room although many others wait, and the API server is slow. It is written in turns why
+// the others do not fit.
+func TestRoomIsGivenFirst(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	for i := range 9 {
+		w.ask(fmt.Sprint("large", i), 3, 8)
+	}
+	w.ask("small", 1, 1)
+	w.round(t.Context())
+	w.wants(t, "small", provisioning.Provisioned, "True")
+	w.time = w.time.Add(time.Minute) // why they do not fit is due again
+	due := w.time
+	w.delay = func() { w.time = w.time.Add(time.Second) }
+	for i := range 9 {
+		w.ask(fmt.Sprint("late", i), 1, 1)
+		w.round(t.Context())
+		w.wants(t, fmt.Sprint("late", i), provisioning.Provisioned, "True")
+	}
+	for i := range 9 {
+		name := fmt.Sprint("large", i)
+		if w.wants(t, name, provisioning.Provisioned, "False: "); w.known["ml/"+name].explained.Before(due) {
+			t.Errorf("why request %s does not fit was not found out again", name)
+		}
+	}
+}
+
 // Room that is lost ends the booking after a grace, and not before. A request that does not fit because of a change is
 // not said to fit never.
 func TestRoomThatIsLost(t *testing.T) {

@@ -31,7 +31,12 @@ type deciding struct {
 	latest    *whatif.Plan
 	scheduler string
 	partial   bool
+	reading   time.Duration // how long this look has waited for templates
 }
+
+// brief is how long a look waits for templates, and how long it explains why requests have no room, besides the last
+// one: meanwhile no request gets room that becomes free.
+const brief = 200 * time.Millisecond
 
 // keptPlaces is the name of an amount that bounds the places that are kept on a node.
 const keptPlaces = "places kept for requests"
@@ -77,7 +82,13 @@ func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
 
 // prepare reads the pods of a request. It returns false if the request cannot be judged now, and answers that.
 func (d *deciding) prepare(ctx context.Context, r *request) bool {
-	if err := d.read(ctx, r); err != nil {
+	if r.sets == nil && d.reading > brief {
+		d.Kick() // the next round reads more
+		return false
+	}
+	began := d.now()
+	err := d.read(ctx, r)
+	if d.reading += d.now().Sub(began); err != nil {
 		d.refuse(ctx, r, err)
 		return false
 	}
@@ -105,12 +116,8 @@ func (d *deciding) short(r *request) bool {
 	return false
 }
 
-// explaining is how long an explanation lasts, although nodes have changed, and explainFor bounds the time that a round
-// takes to explain, besides the last request.
-const (
-	explaining = time.Minute
-	explainFor = 100 * time.Millisecond
-)
+// explaining is how long an explanation lasts, although nodes have changed.
+const explaining = time.Minute
 
 // explainSome searches room for requests that have none, since a search finds reasons. Requests without any search come
 // first, and then the one whose search is longest ago.
@@ -118,19 +125,22 @@ func (d *deciding) explainSome(ctx context.Context, short []*request) {
 	began := d.now()
 	slices.SortStableFunc(short, func(a, b *request) int { return a.explained.Compare(b.explained) })
 	for i, r := range short {
+		took := d.now().Sub(began)
 		switch {
 		case d.now().Sub(r.explained) < explaining:
 			return
-		case i == 0 || d.now().Sub(began) < explainFor:
+		case i == 0 || took < brief:
 			d.decide(ctx, r)
+		case took > 2*brief:
+			d.Kick() // the next round goes on
+			return
 		case r.explained.IsZero() && meta.FindStatusCondition(r.object.Status.Conditions, provisioning.Provisioned) == nil:
 			d.notNow(ctx, r, "CapacityIsNotFound", "not now: too few nodes have room for its pods; the reason follows")
 			r.said = time.Time{}
-			d.Kick()
-		case r.explained.IsZero():
-			d.Kick()
-			return
 		}
+	}
+	if slices.ContainsFunc(short, func(r *request) bool { return r.explained.IsZero() }) {
+		d.Kick() // the next round goes on
 	}
 }
 
