@@ -31,6 +31,8 @@ const (
 	BookingExpired = "BookingExpired"
 	// CapacityRevoked: the room is lost. Tenon only reads it, since Kueue stops a job for it for good.
 	CapacityRevoked = "CapacityRevoked"
+	// MoreNodes: more nodes of a kind that the cluster has would give the request room. It is Tenon's own.
+	MoreNodes = "tenon.sh/MoreNodes"
 )
 
 // GroupVersion returns the group and version of the package.

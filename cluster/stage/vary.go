@@ -111,31 +111,40 @@ func (s *Stage) twin(t whatif.Twin) error {
 	if i < 0 {
 		return s.noNode(t.Node)
 	}
-	like := s.nodes[i]
-	if like.State != nil && like.State.Quality != state.Exact {
-		return fmt.Errorf("node %s has no layout: its machine is not known", like.Name)
+	if like := s.nodes[i].State; like != nil && like.Quality != state.Exact {
+		return fmt.Errorf("node %s has no layout: its machine is not known", t.Node)
 	}
-	var object *v1.Node
-	if s.objects != nil {
-		object = s.objects[i]
+	name := s.freeName(t.Node)
+	for k := range t.Copies {
+		n, object := s.Fresh(i, numbered(name, k, t.Copies))
+		s.nodes = append(s.nodes, n)
+		if s.objects != nil {
+			s.objects = append(s.objects, object)
+		}
 	}
+	return nil
+}
+
+// Fresh returns a node like the one at a position, with another name, and its Node, or nil if labels and taints are
+// unknown. It has the pods of DaemonSets, and no others. The node at the position must be exact, or have no state.
+func (s *Stage) Fresh(at int, name string) (whatif.Node, *v1.Node) {
+	like := s.nodes[at]
 	var staying []kube.Stored
-	for _, p := range s.on[t.Node] {
+	for _, p := range s.on[like.Name] {
 		if owner := metav1.GetControllerOf(p.Pod()); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p.Pod()) {
 			staying = append(staying, p)
 		}
 	}
-	name := s.freeName(t.Node)
-	for k := range t.Copies {
-		n := whatif.Node{Name: numbered(name, k, t.Copies), Allocatable: like.Allocatable, Capacity: like.Capacity,
-			Served: like.Served, Uncounted: like.Uncounted}
-		n.Used, n.Pods = newRequests().sum(staying)
-		if like.State != nil {
-			n.State = empty(n.Name, like.State, like.State.Rules)
-		}
-		s.join(n, object)
+	n := whatif.Node{Name: name, Allocatable: like.Allocatable, Capacity: like.Capacity, Served: like.Served,
+		Uncounted: like.Uncounted}
+	n.Used, n.Pods = newRequests().sum(staying)
+	if like.State != nil {
+		n.State = empty(n.Name, like.State, like.State.Rules)
 	}
-	return nil
+	if s.objects == nil {
+		return n, nil
+	}
+	return n, newObject(name, s.objects[at])
 }
 
 // numbered returns the name of the node with index i, from 0, in a series of count nodes: NAME-1, NAME-2 and so on,
@@ -159,9 +168,13 @@ func (s *Stage) freeName(name string) string {
 // join adds a node, with the labels and taints of another one if like is not nil.
 func (s *Stage) join(n whatif.Node, like *v1.Node) {
 	s.nodes = append(s.nodes, n)
-	if s.objects == nil {
-		return
+	if s.objects != nil {
+		s.objects = append(s.objects, newObject(n.Name, like))
 	}
+}
+
+// newObject returns a Node with the labels and taints of another one if like is not nil.
+func newObject(name string, like *v1.Node) *v1.Node {
 	object := &v1.Node{}
 	if like != nil {
 		object = like.DeepCopy()
@@ -173,8 +186,8 @@ func (s *Stage) join(n whatif.Node, like *v1.Node) {
 	if object.Labels == nil {
 		object.Labels = map[string]string{}
 	}
-	object.Name, object.Labels[v1.LabelHostname] = n.Name, n.Name
-	s.objects = append(s.objects, object)
+	object.Name, object.Labels[v1.LabelHostname] = name, name
+	return object
 }
 
 // sort puts the nodes in order of names.

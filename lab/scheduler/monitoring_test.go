@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/tenon-numa/tenon/lab"
@@ -42,12 +43,21 @@ func TestTheSchedulerServesWhatIsMonitored(t *testing.T) {
 		}
 	}
 	w.runs(ctx, t, cores("a", 4))
-	text := served()
-	names := asked(t)
-	for _, name := range names {
-		if !strings.Contains(text, "\n"+name) {
-			t.Errorf("the dashboard or an alert asks for %s, which is not served", name)
+	names, text := asked(t), ""
+	missing := func() (out []string) {
+		text = served()
+		for _, name := range names {
+			if !strings.Contains(text, "\n"+name) {
+				out = append(out, name)
+			}
 		}
+		return out
+	}
+	// The pods that fit are counted every five seconds.
+	if err := wait.PollUntilContextCancel(ctx, tick, true, func(context.Context) (bool, error) {
+		return len(missing()) == 0, nil
+	}); err != nil {
+		t.Errorf("the dashboard or an alert asks for %v, which are not served: %v", missing(), err)
 	}
 	if !*renew {
 		return

@@ -16,6 +16,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -92,6 +93,7 @@ type Controller struct {
 	// rooms and requested are kept from round to round while requests are open.
 	rooms     rooms
 	requested stage.Requests
+	wanted    atomic.Pointer[map[string]int] // see Wanted
 	// waited is how long the present round has waited for the API server.
 	waited time.Duration
 }
@@ -199,6 +201,7 @@ func (c *Controller) round(ctx context.Context) {
 	c.revoke(ctx, list)
 	if len(open) == 0 {
 		c.rooms, c.requested = rooms{}, stage.Requests{}
+		c.addUp(nil)
 		return
 	}
 	s, err := c.cluster.Stage(&c.requested)
@@ -209,6 +212,7 @@ func (c *Controller) round(ctx context.Context) {
 	d := &deciding{Controller: c, stage: s}
 	c.rooms.update(d.nodes(), s.Objects())
 	d.answer(ctx, open)
+	c.addUp(open)
 }
 
 // answer decides about open requests, as many as the time allows. The next round begins where this one ends, so that

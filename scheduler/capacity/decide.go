@@ -32,6 +32,8 @@ type deciding struct {
 	scheduler string
 	partial   bool
 	reading   time.Duration // how long this look has waited for templates
+	nodeKinds []nodeKind    // see kindsOfNodes; grown: they are known
+	grown     bool
 }
 
 // brief is how long a look waits for templates, and how long it explains why requests have no room, besides the last
@@ -165,7 +167,7 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 		}
 		if !out.Fits {
 			d.keepPlan(scheduler, p, false)
-			d.explain(ctx, r, p, out, unjudged)
+			d.explain(ctx, r, p, out, unjudged, d.grows(ctx, r, rules, gang, out))
 			return
 		}
 		full, err := d.keep(ctx, r, p, out, unjudged)
@@ -284,8 +286,11 @@ type answer struct {
 
 // reply writes that the places of a request are kept. If that certainly failed, they are not kept any more.
 func (d *deciding) reply(ctx context.Context, r *request) error {
-	err := d.write(ctx, r, r.answer.details, accepted(),
-		condition(provisioning.Provisioned, true, "CapacityIsFound", r.answer.message))
+	all := []metav1.Condition{accepted(), condition(provisioning.Provisioned, true, "CapacityIsFound", r.answer.message)}
+	if meta.FindStatusCondition(r.object.Status.Conditions, provisioning.MoreNodes) != nil {
+		all = append(all, condition(provisioning.MoreNodes, false, "NotNeeded", "the pods have room"))
+	}
+	err := d.write(ctx, r, r.answer.details, all...)
 	switch {
 	case err == nil:
 		r.restored, r.answer = true, nil
@@ -325,13 +330,13 @@ func (d *deciding) refuse(ctx context.Context, r *request, why error) {
 }
 
 // notNow writes why a request has no room yet. If that cannot be written, the next round writes it.
-func (d *deciding) notNow(ctx context.Context, r *request, reason, message string) {
-	_ = d.write(ctx, r, nil, accepted(),
-		condition(provisioning.Provisioned, false, reason, message))
+func (d *deciding) notNow(ctx context.Context, r *request, reason, message string, more ...metav1.Condition) {
+	_ = d.write(ctx, r, nil, append(more, accepted(), condition(provisioning.Provisioned, false, reason, message))...)
 }
 
 // explain writes why the pods of a request do not fit together: never, or not now and whom to wait for.
-func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome, unjudged []string) {
+func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome, unjudged []string,
+	more metav1.Condition) {
 	r.explained, r.searched = d.now(), d.rooms.round
 	at := map[string]int{}
 	for i := range p.Nodes() {
@@ -352,7 +357,7 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 	}
 	want := r.wantOf(out.First)
 	if want == nil {
-		d.notNow(ctx, r, "CapacityIsNotFound", "not now: the pods do not fit together")
+		d.notNow(ctx, r, "CapacityIsNotFound", "not now: the pods do not fit together", more)
 		return
 	}
 	f.Soonest = whatif.Rules{}.Soonest(func() *whatif.Node {
@@ -372,11 +377,11 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 	}
 	if s.Kind == summary.Never {
 		_ = d.write(ctx, r, nil, accepted(),
-			condition(provisioning.Failed, true, "NeverFits", s.Text))
+			condition(provisioning.Failed, true, "NeverFits", s.Text), more)
 		return
 	}
 	d.notNow(ctx, r, "CapacityIsNotFound", fmt.Sprintf("%d of %d pods fit now; the next one: %s", placed, len(out.Placed),
-		s.Text))
+		s.Text), more)
 }
 
 // lacksPlaces reports whether a reason is that too many places are kept on a node: the end of pods does not help.

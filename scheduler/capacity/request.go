@@ -46,6 +46,8 @@ type request struct {
 	// explained is when a search found last that the pods do not fit, and searched the round of rooms.
 	explained time.Time
 	searched  uint32
+	// more are the nodes that would give it room, if that is known.
+	more more
 }
 
 // set is a number of equal pods.

@@ -11,14 +11,24 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/report"
 )
 
-// Measure registers the metrics that are computed when they are scraped. delayed returns how many layouts were
-// delayed, and misaligned how many pods are misaligned; either may be nil. shapes are counted in addition to the
-// shapes of the workload profile. For a second scheduler in one process nothing is served, because the names are
-// registered already.
-func Measure(s inspect.Source, delayed func() int64, misaligned func() int, shapes []*place.Pod, plain Plain) {
+// Measured is what metrics are computed from when they are scraped. Its functions may be nil.
+type Measured struct {
+	// Delayed returns how many layouts were delayed, and Misaligned how many pods are misaligned.
+	Delayed    func() int64
+	Misaligned func() int
+	// Wanted returns how many more nodes would give queues room, by a node that they would be like.
+	Wanted func() map[string]int
+	// Shapes are counted in addition to the shapes of the workload profile.
+	Shapes []*place.Pod
+	Plain  Plain
+}
+
+// Measure registers the metrics that are computed when they are scraped. For a second scheduler in one process nothing
+// is served, because the names are registered already.
+func Measure(s inspect.Source, m Measured) {
 	g := newGauges(s)
-	g.fitting = newFitting(shapes, s.Mix, plain)
-	g.delayed, g.misaligned = delayed, misaligned
+	g.fitting = newFitting(m.Shapes, s.Mix, m.Plain)
+	g.measured = m
 	_ = legacyregistry.CustomRegister(g)
 }
 
@@ -34,13 +44,12 @@ type gauges struct {
 	hazards *metrics.Desc
 	feed    *metrics.Desc
 	paced   *metrics.Desc
-	// delayed returns how many events of layouts were delayed; nil in tests.
-	delayed func() int64
 	spread  *metrics.Desc
-	// misaligned returns how many pods are misaligned; nil in tests.
-	misaligned func() int
-	leads      *metrics.Desc
-	fitting    *fitting
+	leads   *metrics.Desc
+	wanted  *metrics.Desc
+	// measured has the functions that are asked; fitting has its shapes.
+	measured Measured
+	fitting  *fitting
 }
 
 func newGauges(s inspect.Source) *gauges {
@@ -75,6 +84,9 @@ func newGauges(s inspect.Source) *gauges {
 		leads: metrics.NewDesc("tenon_leader",
 			"1 if this scheduler schedules, 0 if it is a standby; leader names the scheduler that holds the lease.",
 			[]string{"leader"}, nil, metrics.ALPHA, ""),
+		wanted: metrics.NewDesc("tenon_wanted_nodes",
+			"Nodes like this one that would give ProvisioningRequests room which have none.", []string{"like"}, nil,
+			metrics.ALPHA, ""),
 		paced: metrics.NewDesc("tenon_layouts_put_off_total",
 			"Layouts that were not read at once because their node writes faster than its pace.", nil, nil, metrics.ALPHA,
 			""),
@@ -92,6 +104,7 @@ func (g *gauges) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- g.paced
 	ch <- g.spread
 	ch <- g.leads
+	ch <- g.wanted
 	ch <- g.fitting.desc
 }
 
@@ -124,11 +137,26 @@ func (g *gauges) CollectWithStability(ch chan<- metrics.Metric) {
 		leads = 0
 	}
 	ch <- metrics.NewLazyConstMetric(g.leads, metrics.GaugeValue, leads, e.Leader)
-	if g.delayed != nil {
-		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(g.delayed()))
+	g.collectMeasured(ch)
+}
+
+// collectMeasured sends what functions return.
+func (g *gauges) collectMeasured(ch chan<- metrics.Metric) {
+	m := g.measured
+	if m.Delayed != nil {
+		ch <- metrics.NewLazyConstMetric(g.paced, metrics.CounterValue, float64(m.Delayed()))
 	}
-	if g.misaligned != nil {
-		ch <- metrics.NewLazyConstMetric(g.spread, metrics.GaugeValue, float64(g.misaligned()))
+	if m.Misaligned != nil {
+		ch <- metrics.NewLazyConstMetric(g.spread, metrics.GaugeValue, float64(m.Misaligned()))
+	}
+	if m.Wanted != nil {
+		wanted := m.Wanted()
+		if len(wanted) == 0 { // so that the metric is there
+			wanted = map[string]int{"": 0}
+		}
+		for like, n := range wanted {
+			ch <- metrics.NewLazyConstMetric(g.wanted, metrics.GaugeValue, float64(n), like)
+		}
 	}
 }
 

@@ -250,8 +250,8 @@ func TestOutcomesAreCounted(t *testing.T) {
 func TestMetricsOfASecondScheduler(t *testing.T) {
 	source := inspect.Source{Book: ledger.New(), Now: time.Now}
 	a, b := NewCounters(), NewCounters()
-	Measure(source, nil, nil, nil, &plainAmounts{})
-	Measure(source, nil, nil, nil, &plainAmounts{})
+	Measure(source, Measured{Plain: &plainAmounts{}})
+	Measure(source, Measured{Plain: &plainAmounts{}})
 	a.Made()
 	if counted(t, a.predicted) != 1 || counted(t, b.predicted) != 0 {
 		t.Error("one counts for the other")

@@ -261,7 +261,8 @@ func (s *Shared) healthy() error {
 
 // measure registers metrics that are computed when they are scraped.
 func (s *Shared) measure() {
-	metrics.Measure(s.Inspection(), s.Feed.Paced, s.sources.Misaligned, s.fittingShapes(), s.amounts)
+	metrics.Measure(s.Inspection(), metrics.Measured{Delayed: s.Feed.Paced, Misaligned: s.sources.Misaligned,
+		Wanted: func() map[string]int { return s.capacity.Load().Wanted() }, Shapes: s.fittingShapes(), Plain: s.amounts})
 }
 
 // fittingShapes returns the shapes that the arguments of the profiles name, each once.
