@@ -16,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/score"
 )
 
@@ -96,6 +98,9 @@ type Args struct {
 	// FittingShapes are shapes of pods, such as cpu=4,memory=8Gi,example.com/gpu=1. The metric tenon_fitting_pods
 	// counts them in addition to the shapes of the workload profile; at most 8.
 	FittingShapes []string `json:"fittingShapes,omitempty"`
+	// FittingPool is a label of nodes, such as node.kubernetes.io/instance-type. The metric tenon_fitting_pods has then a
+	// number for each of its values; one for all nodes when empty.
+	FittingPool string `json:"fittingPool,omitempty"`
 
 	// Strategy is how nodes are scored, for pods that do not choose themselves; Tenon's own strategy when empty. For
 	// arguments of kind NodeResourceTopologyMatchArgs it is LeastAllocated when empty, as in scheduler-plugins.
@@ -183,7 +188,7 @@ func (a Args) complete() (Args, error) {
 	if a.TurnTimeoutSeconds < 1 || a.TurnTimeoutSeconds > maxTimeout {
 		return Args{}, fmt.Errorf("%s: turnTimeoutSeconds: %d is outside 1..%d", tenonKind, a.TurnTimeoutSeconds, maxTimeout)
 	}
-	return a, errors.Join(checkSelector(a.LayoutSelector), checkShapes(a.FittingShapes))
+	return a, errors.Join(checkSelector(a.LayoutSelector), checkShapes(a.FittingShapes), checkPool(a.FittingPool))
 }
 
 // Bounds of a selector: every list and watch carries it.
@@ -191,6 +196,17 @@ const (
 	maxSelector     = 1024 // bytes
 	maxRequirements = 16
 )
+
+// checkPool returns an error for what is not the name of a label.
+func checkPool(label string) error {
+	if label == "" {
+		return nil
+	}
+	if bad := validation.IsQualifiedName(label); len(bad) > 0 {
+		return fmt.Errorf("%s: fittingPool: %q is not the name of a label: %s", tenonKind, printable.Clip(label, 100), bad[0])
+	}
+	return nil
+}
 
 // checkSelector returns an error for a selector that cannot be parsed, is beyond the bounds, or compares numbers
 // (operators > and <).

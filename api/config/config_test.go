@@ -63,6 +63,7 @@ func TestDecode(t *testing.T) {
 		`{"fittingShapes":["cpu=4,gpu=1"]}`:                      `"gpu" is no resource`,
 		`{"fittingShapes":["cpu=-1"]}`:                           "want RESOURCE=AMOUNT",
 		`{"fittingShapes":["cpu=1,cpu=2"]}`:                      "cpu is given twice",
+		`{"fittingPool":"a b"}`:                                  `fittingPool: "a b" is not the name of a label`,
 		`{"silentNodes":"Maybe"}`:                                `silentNodes: unknown value "Maybe": want one of Allow, Refuse`,
 		`{"unknownNodes":"Allow","unknownNodes":"Refuse"}`:       "unknownNodes",
 		`{"turnTimeoutSeconds":-1}`:                              "-1",

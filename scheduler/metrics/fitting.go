@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ const (
 	maxNamed   = 8    // shapes that the configuration names
 	maxLearned = 4    // shapes of the workload profile
 	maxCounts  = 2000 // nodes that are counted anew in one scrape, all shapes together
+	maxPools   = 64   // pools with numbers of their own; the others are otherPools together
 )
 
 // resendFor is how long scrapes send the numbers of a complete count again. Prometheus scrapes every 15 seconds or
@@ -34,6 +36,8 @@ type fitting struct {
 	plain   Plain
 	named   []*place.Pod
 	learned func() *score.Mix // nil: no shapes of the workload profile
+	// pool returns the pool of a node; nil: nodes are in no pools.
+	pool func(node string) string
 
 	now func() time.Time
 
@@ -43,10 +47,13 @@ type fitting struct {
 	counted time.Time                   // when that scrape was; zero if it left nodes uncounted
 }
 
-// sum is how many pods of a shape fit on all nodes.
+// otherPools is the pool of the nodes whose pools are too many.
+const otherPools = "other"
+
+// sum is how many pods of a shape fit on all nodes of a pool, or on all nodes if there are no pools.
 type sum struct {
-	shape string
-	pods  int
+	shape, pool string
+	pods        int
 }
 
 // Plain has the plain amounts of nodes.
@@ -70,8 +77,19 @@ type count struct {
 func newFitting(named []*place.Pod, learned func() *score.Mix, plain Plain) *fitting {
 	return &fitting{plain: plain, named: named[:min(len(named), maxNamed)], learned: learned,
 		counts: map[string]map[string]count{}, now: time.Now,
-		desc: metrics.NewDesc("tenon_fitting_pods", "How many more pods of a shape fit on all nodes together, by their "+
-			"NUMA nodes and by what each node has in all.", []string{"shape"}, nil, metrics.ALPHA, "")}
+		desc: newFittingDesc("shape")}
+}
+
+// divide has nodes counted by pool, unless the function is nil.
+func (f *fitting) divide(pool func(node string) string) {
+	if f.pool = pool; pool != nil {
+		f.desc = newFittingDesc("shape", "pool")
+	}
+}
+
+func newFittingDesc(labels ...string) *metrics.Desc {
+	return metrics.NewDesc("tenon_fitting_pods", "How many more pods of a shape fit on all nodes together, or on the "+
+		"nodes of a pool, by their NUMA nodes and by what each node has in all.", labels, nil, metrics.ALPHA, "")
 }
 
 // shapes returns the shapes of the configuration, then the most frequent other shapes of the workload profile.
@@ -105,14 +123,18 @@ func (f *fitting) collect(snap *ledger.Snapshot, ch chan<- metrics.Metric) {
 		}
 	}
 	for _, s := range f.sums {
-		ch <- metrics.NewLazyConstMetric(f.desc, metrics.GaugeValue, float64(s.pods), s.shape)
+		labels := []string{s.shape}
+		if f.pool != nil {
+			labels = append(labels, s.pool)
+		}
+		ch <- metrics.NewLazyConstMetric(f.desc, metrics.GaugeValue, float64(s.pods), labels...)
 	}
 }
 
 // count returns how many more pods of each shape fit on the nodes of a snapshot. It leaves out shapes for which some
 // nodes were never counted. It returns false if the next scrape may have to go on counting.
 func (f *fitting) count(snap *ledger.Snapshot) (out []sum, complete bool) {
-	budget, seen := maxCounts, map[string]bool{}
+	budget, seen, shown := maxCounts, map[string]bool{}, 0
 	shapes, versions := f.shapes(), map[string]uint64{}
 	for n := range snap.All() {
 		if len(shapes) > 0 {
@@ -122,8 +144,11 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, complete bool) {
 	for _, p := range shapes {
 		name := document.Shape(p)
 		seen[name] = true
-		if pods, complete := f.sum(snap, versions, name, p, &budget); complete {
-			out = append(out, sum{name, pods})
+		if pools, complete := f.sum(snap, versions, name, p, &budget); complete {
+			shown++
+			for _, pool := range slices.Sorted(maps.Keys(pools)) {
+				out = append(out, sum{name, pool, pools[pool]})
+			}
 		}
 	}
 	for name := range f.counts {
@@ -131,15 +156,16 @@ func (f *fitting) count(snap *ledger.Snapshot) (out []sum, complete bool) {
 			delete(f.counts, name)
 		}
 	}
-	return out, budget > 0 && len(out) == len(shapes)
+	return out, budget > 0 && shown == len(shapes)
 }
 
-// sum adds up how many more pods of a shape fit on each node. It counts down budget, the number of nodes that this
-// scrape may still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has none.
+// sum adds up how many more pods of a shape fit on each node, by pool. It counts down budget, the number of nodes that
+// this scrape may still count anew. At 0, it takes the last counts of changed nodes, and returns false if a node has
+// none.
 func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape string, p *place.Pod,
-	budget *int) (sum int, complete bool) {
+	budget *int) (sum map[string]int, complete bool) {
 	before, counts := f.counts[shape], map[string]count{}
-	complete = true
+	complete, sum = true, map[string]int{}
 	for n := range snap.All() {
 		c, counted := before[n.Name]
 		version := versions[n.Name]
@@ -153,10 +179,22 @@ func (f *fitting) sum(snap *ledger.Snapshot, versions map[string]uint64, shape s
 			continue
 		}
 		counts[n.Name] = c
-		sum += c.pods
+		sum[f.poolOf(n.Name, sum)] += c.pods
 	}
 	f.counts[shape] = counts
 	return sum, complete
+}
+
+// poolOf returns the pool of a node. all are the pools so far.
+func (f *fitting) poolOf(node string, all map[string]int) string {
+	if f.pool == nil {
+		return ""
+	}
+	pool := f.pool(node)
+	if _, known := all[pool]; !known && len(all) >= maxPools {
+		return otherPools
+	}
+	return pool
 }
 
 // slots returns how many more pods like p fit on a node; 0 if nothing is known of the node.

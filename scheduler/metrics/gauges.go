@@ -21,6 +21,8 @@ type Measured struct {
 	// Shapes are counted in addition to the shapes of the workload profile.
 	Shapes []*place.Pod
 	Plain  Plain
+	// Pool returns the pool of a node. Without it, nodes are in no pools.
+	Pool func(node string) string
 }
 
 // Measure registers the metrics that are computed when they are scraped. For a second scheduler in one process nothing
@@ -28,6 +30,7 @@ type Measured struct {
 func Measure(s inspect.Source, m Measured) {
 	g := newGauges(s)
 	g.fitting = newFitting(m.Shapes, s.Mix, m.Plain)
+	g.fitting.divide(m.Pool)
 	g.measured = m
 	_ = legacyregistry.CustomRegister(g)
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -107,6 +108,37 @@ func TestFittingPodsAreCounted(t *testing.T) {
 	last.fitting = g.fitting
 	if after := gathered(t, last); !strings.Contains(after, `tenon_fitting_pods{shape="cpu=4"} 2`) {
 		t.Errorf("with one pod left by each node: %s", after)
+	}
+}
+
+// With pools, the counts of their nodes are apart, and there are not more pools than the bound and the rest.
+func TestFittingPodsAreCountedByPool(t *testing.T) {
+	shape, err := config.ParseShape("cpu=8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var layouts []*v1alpha1.NodeLayout
+	for i := range maxPools + 3 {
+		layouts = append(layouts, layout(t, fmt.Sprintf("n%02d", i), place.SingleNUMA, 1))
+	}
+	g := newGauges(inspect.Source{Book: reporting(t, layouts...), Now: time.Now})
+	g.fitting = newFitting([]*place.Pod{shape}, nil,
+		&plainAmounts{Node: whatif.Node{Allocatable: whatif.Amounts{"cpu": 64_000, "pods": 110}}})
+	g.fitting.divide(func(node string) string { return map[string]string{"n00": "a", "n01": "a"}[node] })
+	text := gathered(t, g)
+	for _, want := range []string{`tenon_fitting_pods{pool="a",shape="cpu=8"} 8`,
+		fmt.Sprintf(`tenon_fitting_pods{pool="",shape="cpu=8"} %d`, 4*(maxPools+1))} {
+		if !strings.Contains(text, want) {
+			t.Errorf("metrics lack %s: %s", want, text)
+		}
+	}
+	many := newGauges(inspect.Source{Book: g.source.Book, Now: time.Now})
+	many.fitting = newFitting([]*place.Pod{shape}, nil, g.fitting.plain)
+	many.fitting.divide(func(node string) string { return node })
+	text = gathered(t, many)
+	if n := strings.Count(text, "tenon_fitting_pods{"); n != maxPools+1 ||
+		!strings.Contains(text, `tenon_fitting_pods{pool="other",shape="cpu=8"} 12`) {
+		t.Errorf("%d numbers: %s", n, text)
 	}
 }
 

@@ -262,7 +262,25 @@ func (s *Shared) healthy() error {
 // measure registers metrics that are computed when they are scraped.
 func (s *Shared) measure() {
 	metrics.Measure(s.Inspection(), metrics.Measured{Delayed: s.Feed.Paced, Misaligned: s.sources.Misaligned,
-		Wanted: func() map[string]int { return s.capacity.Load().Wanted() }, Shapes: s.fittingShapes(), Plain: s.amounts})
+		Wanted: func() map[string]int { return s.capacity.Load().Wanted() }, Shapes: s.fittingShapes(), Plain: s.amounts,
+		Pool: s.fittingPool()})
+}
+
+// fittingPool returns the function for the pools of nodes that the arguments of the first profile with pools name, or
+// nil.
+func (s *Shared) fittingPool() func(node string) string {
+	for _, p := range s.plugins {
+		if label := p.args.FittingPool; label != "" {
+			return func(node string) string {
+				n := s.amounts.Node(node)
+				if n == nil {
+					return ""
+				}
+				return labels.Set(n.Labels).Get(label)
+			}
+		}
+	}
+	return nil
 }
 
 // fittingShapes returns the shapes that the arguments of the profiles name, each once.

@@ -54,7 +54,7 @@ func parse(given framework.Arguments) (arguments, error) {
 	if out.Args, err = config.Decode(config.Tenon, raw); err != nil {
 		return arguments{}, err
 	}
-	for _, name := range []string{"layoutSelector", "fittingShapes", "podLogs"} {
+	for _, name := range []string{"layoutSelector", "fittingShapes", "fittingPool", "podLogs"} {
 		if _, ok := rest[name]; ok {
 			return arguments{}, fmt.Errorf("argument %s is for tenon-scheduler: remove it", name)
 		}
