@@ -268,6 +268,39 @@ func TestRoomIsGivenFirst(t *testing.T) {
 	}
 }
 
+// A node that lacked room for a request is left out until it has changed, and not much longer.
+func TestANodeThatLackedRoomIsTriedOnceItHasChanged(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	full := func() int {
+		s, err := w.Stage(&stage.Requests{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &deciding{Controller: w.Controller, stage: s}
+		r := w.known["ml/a"]
+		if r.full == nil {
+			r.full = map[string]lacking{"n0000": {w.time, d.stateOf("n0000")}}
+		}
+		return len(d.stillFull(r))
+	}
+	w.ask("a", 3, 8)
+	w.round(t.Context())
+	w.known["ml/a"].full = nil
+	for _, x := range []struct {
+		after time.Duration
+		cpus  int // of a pod that is bound then
+		want  int
+	}{{0, 0, 1}, {9 * time.Second, 0, 1}, {0, 8, 0}} {
+		if w.time = w.time.Add(x.after); x.cpus > 0 {
+			p := &place.Pod{QoS: place.Guaranteed, Containers: []place.Container{{Name: "c", MilliCPU: int64(x.cpus) * 1000}}}
+			w.book.Assume("n0000", state.PodID{UID: "foreign"}, p)
+		}
+		if n := full(); n != x.want {
+			t.Errorf("after %s, with a pod of %d CPUs, %d nodes are left out, want %d", x.after, x.cpus, n, x.want)
+		}
+	}
+}
+
 // Room that is lost ends the booking after a grace, and not before. A request that does not fit because of a change is
 // not said to fit never.
 func TestRoomThatIsLost(t *testing.T) {

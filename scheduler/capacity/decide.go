@@ -31,8 +31,9 @@ type deciding struct {
 	latest    *whatif.Plan
 	scheduler string
 	partial   bool
-	reading   time.Duration // how long this look has waited for templates
-	nodeKinds []nodeKind    // see kindsOfNodes; grown: they are known
+	states    map[string]*state.Node // see stateOf
+	reading   time.Duration          // how long this look has waited for templates
+	nodeKinds []nodeKind             // see kindsOfNodes; grown: they are known
 	grown     bool
 }
 
@@ -181,7 +182,7 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 			return
 		}
 		for _, node := range full {
-			r.full[node] = d.now()
+			r.full[node] = lacking{d.now(), d.stateOf(node)}
 		}
 		without = append(without, full...)
 		d.Kick() // the next round goes on
@@ -190,16 +191,41 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 		"different pods that more cannot be judged")
 }
 
-// fullFor is how long a node is left out that lacked room although it was found there.
-const fullFor = 10 * time.Second
+// A node that lacked room although it was found there is left out for fullFor, or until it has changed. It is left out
+// for changedFor in any case: where nodes change all the time, the request gets others.
+const (
+	fullFor    = 10 * time.Second
+	changedFor = 500 * time.Millisecond
+)
+
+// lacking is when a node lacked room although it was found there, and its state in the stage of that look.
+type lacking struct {
+	at    time.Time
+	state *state.Node
+}
 
 // stillFull returns the nodes that lacked room for a request a moment ago, and forgets the others.
 func (d *deciding) stillFull(r *request) []string {
 	if r.full == nil {
-		r.full = map[string]time.Time{}
+		r.full = map[string]lacking{}
 	}
-	maps.DeleteFunc(r.full, func(_ string, at time.Time) bool { return d.now().Sub(at) > fullFor })
+	maps.DeleteFunc(r.full, func(node string, x lacking) bool {
+		since := d.now().Sub(x.at)
+		return since > fullFor || since > changedFor && d.stateOf(node) != x.state
+	})
 	return slices.Sorted(maps.Keys(r.full))
+}
+
+// stateOf returns the state of a node in the stage, the same one as long as the node does not change; nil if there is
+// none.
+func (d *deciding) stateOf(node string) *state.Node {
+	if d.states == nil {
+		d.states = map[string]*state.Node{}
+		for _, n := range d.stage.Nodes() {
+			d.states[n.Name] = n.State
+		}
+	}
+	return d.states[node]
 }
 
 // gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.

@@ -35,8 +35,8 @@ type request struct {
 	end *metav1.Condition
 	// answer has what has to be written of places that are kept already; see deciding.answer.
 	answer *answer
-	// full has when nodes lacked room for the request's places although it was found.
-	full map[string]time.Time
+	// full has the nodes that lacked room for the request's places although it was found.
+	full map[string]lacking
 	// again is when the templates are read again.
 	again time.Time
 	// sets are the pods, once the templates were read.
