@@ -6,6 +6,7 @@ S = 1
 T = 10s
 CHAOS = 1h
 GANGS = 600
+JOBS = 300
 LAYER =
 ONLY =
 WORKLOADS =
@@ -38,7 +39,7 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff test-dra test-groups chaos fuzz pictures images chart release push
+.PHONY: help demo test lint verify generate build bench diff test-dra test-groups test-queue chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -94,6 +95,11 @@ test-groups: ## Run GANGS gangs on the lab's kubelets, with Tenon and without, g
 	go test ./core/ledger -count=1 -v -run TestACrowdOfGangs -gangs.n 100000
 	go test ./lab/groups -count=1 -v -timeout 0 -groups $(GANGS)
 	go run ./test operators
+
+test-queue: ## Run JOBS jobs through Kueue by quota alone, and as many with Tenon's admission check,
+## on the lab's kubelets (make test-queue JOBS=30; the first time builds for some minutes)
+	go test ./lab/queue -count=1 -v
+	go run ./test operators -run TestKueue -queue.jobs $(JOBS)
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

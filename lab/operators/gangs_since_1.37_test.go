@@ -52,9 +52,10 @@ const size = 3
 // limit bounds a test. Most of it is for the first build of an operator.
 const limit = 20 * time.Minute
 
-// world is a cluster of one node with an operator, controllers and a scheduler.
+// world is a cluster with an operator, controllers and a scheduler.
 type world struct {
 	*lab.Cluster
+	sched  *scheduler.Running
 	client kubernetes.Interface
 	others dynamic.Interface
 	pods   *workload.Watch
@@ -62,8 +63,20 @@ type world struct {
 	text string // of the example
 }
 
-// start starts a cluster with an operator.
+// start starts a cluster of one node with an operator.
 func start(ctx context.Context, t *testing.T, name string) *world {
+	t.Helper()
+	w := startOn(ctx, t, name, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}})
+	text, err := os.ReadFile("../../examples/operators/gangs/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.text = string(text)
+	return w
+}
+
+// startOn starts a cluster with an operator, on the nodes of a configuration.
+func startOn(ctx context.Context, t *testing.T, name string, cfg lab.Config) *world {
 	t.Helper()
 	o, err := operators.Prepare(ctx, name, t.TempDir(), func(line string) { fmt.Println(line) })
 	if err != nil {
@@ -84,9 +97,8 @@ func start(ctx context.Context, t *testing.T, name string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions = append(definitions, requests)
-	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "xeon-2s"}}, CRDs: definitions,
-		APIs: []string{"scheduling.k8s.io/v1beta1"}})
+	cfg.CRDs, cfg.APIs = append(definitions, requests), []string{"scheduling.k8s.io/v1beta1"}
+	c, err := lab.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,17 +117,12 @@ func start(ctx context.Context, t *testing.T, name string) *world {
 		t.Fatal(err)
 	}
 	stopped(o.Stop)
-	w := &world{Cluster: c, example: examples[name], client: kubernetes.NewForConfigOrDie(c.RESTConfig()),
+	w := &world{Cluster: c, sched: s, example: examples[name], client: kubernetes.NewForConfigOrDie(c.RESTConfig()),
 		others: dynamic.NewForConfigOrDie(c.RESTConfig())}
 	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.pods.Stop)
-	text, err := os.ReadFile("../../examples/operators/gangs/" + name + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.text = string(text)
 	return w
 }
 
