@@ -218,9 +218,10 @@ func (c *Controller) round(ctx context.Context) {
 // answer decides about open requests, as many as the time allows. The next round begins where this one ends, so that
 // each request has its turn.
 func (d *deciding) answer(ctx context.Context, open []*request) {
-	began := d.now()
 	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == d.next }))
 	d.next = ""
+	d.reading = d.fetch(ctx, slices.Concat(open[from:], open[:from]))
+	began := d.now()
 	var short []*request
 	for i := range open {
 		r := open[(from+i)%len(open)]

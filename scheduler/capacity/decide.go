@@ -85,7 +85,7 @@ func (d *deciding) keepPlan(scheduler string, p *whatif.Plan, partial bool) {
 
 // prepare reads the pods of a request. It returns false if the request cannot be judged now, and answers that.
 func (d *deciding) prepare(ctx context.Context, r *request) bool {
-	if r.sets == nil && d.reading > brief {
+	if r.sets == nil && r.fetched == nil && d.reading > brief {
 		d.Kick() // the next round reads more
 		return false
 	}

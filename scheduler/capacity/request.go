@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type request struct {
 	full map[string]lacking
 	// again is when the templates are read again.
 	again time.Time
+	// fetched has templates that were fetched ahead, by name.
+	fetched map[string]fetched
 	// sets are the pods, once the templates were read.
 	sets []set
 	// said is when the last message was written.
@@ -107,9 +110,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	var sets []set
 	foreign := 0
 	for _, s := range r.object.Spec.PodSets {
-		began := c.now()
-		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
-		c.waited += c.now().Sub(began)
+		t, err := c.template(ctx, r, s.PodTemplateRef.Name)
 		if apierrors.IsNotFound(err) {
 			return noTemplate{fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))}
 		}
@@ -146,6 +147,58 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	}
 	r.sets = sets
 	return nil
+}
+
+// fetched is a template, or why there is none.
+type fetched struct {
+	template *v1.PodTemplate
+	err      error
+}
+
+// template returns a template of a request, which may have been fetched ahead.
+func (c *Controller) template(ctx context.Context, r *request, name string) (*v1.PodTemplate, error) {
+	if f, ahead := r.fetched[name]; ahead {
+		delete(r.fetched, name)
+		return f.template, f.err
+	}
+	began := c.now()
+	defer func() { c.waited += c.now().Sub(began) }()
+	return c.cluster.Template(ctx, r.object.Namespace, name)
+}
+
+// Bounds of fetching ahead: the requests of a round, and how many are fetched at the same time.
+const (
+	maxAhead = 32
+	atOnce   = 8
+)
+
+// fetch fetches the templates of requests that were not read yet, since one after the other takes long where the API
+// server is busy. It returns how long it took.
+func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
+	began := c.now()
+	queue := make(chan *request, maxAhead)
+	for _, r := range open {
+		if r.sets == nil && r.answer == nil && !began.Before(r.again) && len(queue) < maxAhead {
+			queue <- r
+		}
+	}
+	close(queue)
+	var all sync.WaitGroup
+	for range min(atOnce, len(queue)) {
+		all.Go(func() {
+			for r := range queue {
+				r.fetched = map[string]fetched{}
+				for _, s := range r.object.Spec.PodSets[:min(len(r.object.Spec.PodSets), atOnce)] {
+					t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
+					r.fetched[s.PodTemplateRef.Name] = fetched{t, err}
+				}
+			}
+		})
+	}
+	all.Wait()
+	took := c.now().Sub(began)
+	c.waited += took
+	return took
 }
 
 // judged returns a pod as it is judged.
