@@ -14,6 +14,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -40,8 +41,10 @@ func (r *Reader) AddKept(ctx context.Context, v *View) error {
 	case apierrors.IsForbidden(err):
 		v.Miss(provisioning.Resource().Resource, notListed)
 	case apierrors.IsNotFound(err):
-	case err != nil:
+	case ctx.Err() != nil:
 		return fmt.Errorf("list ProvisioningRequests: %w", err)
+	case err != nil: // all else is known
+		v.Miss(provisioning.Resource().Resource, printable.Clip(err.Error(), 200))
 	default:
 		v.Keep(list.Items, r.now())
 	}
@@ -50,7 +53,10 @@ func (r *Reader) AddKept(ctx context.Context, v *View) error {
 
 // Keep adds the room that requests keep at a time.
 func (v *View) Keep(requests []provisioning.Request, at time.Time) {
-	v.Kept = KeptBy(requests, v.Pods, at)
+	var all bool
+	if v.Kept, all = KeptBy(requests, v.Pods, at); !all {
+		v.Miss(provisioning.Resource().Resource, fmt.Sprintf("they keep more than %d places", maxKept))
+	}
 	for i, n := range v.States {
 		if k := v.Kept[n.Name]; k != nil {
 			with := *n
@@ -59,11 +65,19 @@ func (v *View) Keep(requests []provisioning.Request, at time.Time) {
 	}
 }
 
-// KeptBy returns the room that requests keep at a time, by node, without the room that bound pods have used up. A
-// request whose status cannot be read keeps nothing, as in a scheduler that starts.
-func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) map[string]*Kept {
+// Bounds of kept room, since whoever may write the status of requests may write any number of places: the places of all
+// requests together, twice what a scheduler keeps, and the pods on one node that hold something.
+const (
+	maxKept     = 40_000
+	maxPromised = 256
+)
+
+// KeptBy returns the room that requests keep at a time, by node, without the room that pods have used up which still
+// exist. A request whose status cannot be read keeps nothing, as in a scheduler that starts. all is false if there is
+// more than the bound.
+func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out map[string]*Kept, all bool) {
 	if len(requests) == 0 {
-		return nil
+		return nil, true
 	}
 	came := map[string][]*v1.Pod{}
 	for p := range EachPod(pods) {
@@ -75,7 +89,8 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) map[st
 	slices.SortFunc(requests, func(a, b provisioning.Request) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	out := map[string]*Kept{}
+	out = map[string]*Kept{}
+	kept := 0
 	for i := range requests {
 		r := &requests[i]
 		if r.Spec.ProvisioningClassName != apipod.Class || !r.Is(provisioning.Provisioned) || r.Over() ||
@@ -90,11 +105,14 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) map[st
 		for _, p := range came[name] {
 			booked = useUp(booked, p)
 		}
+		if kept += len(booked); kept > maxKept {
+			return out, false
+		}
 		for _, x := range booked {
 			x.keep(out)
 		}
 	}
-	return out
+	return out, true
 }
 
 // booked is a place that is kept.
@@ -102,6 +120,8 @@ type booked struct {
 	node string
 	pod  state.Promised
 	need whatif.Amounts
+	// shape is the pod's.
+	shape string
 }
 
 // bookedBy returns the places of a request, in order.
@@ -128,6 +148,7 @@ func bookedBy(r *provisioning.Request, name string) (out []booked, err error) {
 		if x.need, err = Needs(p); err != nil {
 			return nil, err
 		}
+		x.shape = x.pod.Pod.Shape()
 		for _, run := range runs {
 			for range run.Count {
 				x.node, x.pod.ID = run.Node, state.PodID{UID: fmt.Sprintf("kept %s %d", name, len(out)), Namespace: r.Namespace,
@@ -146,13 +167,13 @@ func useUp(all []booked, p *v1.Pod) []booked {
 	if err != nil || len(all) == 0 {
 		return all
 	}
-	best, at := -1, 0
+	best, at, shape := -1, 0, spec.Shape()
 	for i, x := range all {
 		fit := 0
 		if x.node == p.Spec.NodeName {
 			fit += 2
 		}
-		if x.pod.Pod.Shape() == spec.Shape() {
+		if x.shape == shape {
 			fit++
 		}
 		if fit > best {
@@ -170,7 +191,7 @@ func (x *booked) keep(nodes map[string]*Kept) {
 		nodes[x.node] = k
 	}
 	k.Amounts[x.pod.For] = k.Amounts[x.pod.For].Add(x.need)
-	if !x.pod.Pod.Plain() {
+	if !x.pod.Pod.Plain() && len(k.Promised) < maxPromised {
 		k.Promised = append(k.Promised, x.pod)
 	}
 }

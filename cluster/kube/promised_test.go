@@ -94,9 +94,27 @@ func TestKeptRoomIsWhatTheStatusSays(t *testing.T) {
 			for _, p := range c.pods {
 				pods = append(pods, *p)
 			}
-			if got := text(KeptBy([]provisioning.Request{r}, StoreAll(pods), noon.Add(c.after))); got != c.want {
-				t.Errorf("kept is %s, want %s", got, c.want)
+			kept, all := KeptBy([]provisioning.Request{r}, StoreAll(pods), noon.Add(c.after))
+			if got := text(kept); got != c.want || !all {
+				t.Errorf("kept is %s, want %s (all: %t)", got, c.want, all)
 			}
 		})
+	}
+}
+
+// However many requests somebody has written, what is kept is bounded, and the rest is not passed over.
+func TestKeptRoomIsBounded(t *testing.T) {
+	r := booking(t)
+	r.Spec.PodSets = []provisioning.PodSet{{Count: provisioning.MaxPods}}
+	r.Status.ProvisioningClassDetails["tenon.sh/places-0"] = fmt.Sprintf(`[{"node":"a","count":%d}]`, provisioning.MaxPods)
+	var many []provisioning.Request
+	for i := range 2 * maxKept / provisioning.MaxPods {
+		r.Name = fmt.Sprint("r", i)
+		many = append(many, r)
+	}
+	v := &View{}
+	v.Keep(many, noon)
+	if n := len(v.Kept["a"].Promised); n != maxPromised || len(v.Limits()) != 1 {
+		t.Errorf("%d promised pods, limits %v", n, v.Limits())
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -126,12 +125,13 @@ func (s *Stage) twin(t whatif.Twin) error {
 }
 
 // Fresh returns a node like the one at a position, with another name, and its Node, or nil if labels and taints are
-// unknown. It has the pods of DaemonSets, and no others. The node at the position must be exact, or have no state.
+// unknown. It has the pods of DaemonSets and static pods, and no others. The node at the position must be exact, or
+// have no state.
 func (s *Stage) Fresh(at int, name string) (whatif.Node, *v1.Node) {
 	like := s.nodes[at]
 	var staying []kube.Stored
 	for _, p := range s.on[like.Name] {
-		if owner := metav1.GetControllerOf(p.Pod()); owner != nil && owner.Kind == "DaemonSet" && !kube.Ended(p.Pod()) {
+		if kube.GoesWithNode(p.Pod()) && !kube.Ended(p.Pod()) {
 			staying = append(staying, p)
 		}
 	}
@@ -144,7 +144,7 @@ func (s *Stage) Fresh(at int, name string) (whatif.Node, *v1.Node) {
 	if s.objects == nil {
 		return n, nil
 	}
-	return n, newObject(name, s.objects[at])
+	return n, NewObject(name, s.objects[at])
 }
 
 // numbered returns the name of the node with index i, from 0, in a series of count nodes: NAME-1, NAME-2 and so on,
@@ -169,21 +169,21 @@ func (s *Stage) freeName(name string) string {
 func (s *Stage) join(n whatif.Node, like *v1.Node) {
 	s.nodes = append(s.nodes, n)
 	if s.objects != nil {
-		s.objects = append(s.objects, newObject(n.Name, like))
+		s.objects = append(s.objects, NewObject(n.Name, like))
 	}
 }
 
-// newObject returns a Node with the labels and taints of another one if like is not nil.
-func newObject(name string, like *v1.Node) *v1.Node {
+// NewObject returns a Node with the labels and taints of another one if like is not nil.
+func NewObject(name string, like *v1.Node) *v1.Node {
 	object := &v1.Node{}
 	if like != nil {
-		object = like.DeepCopy()
+		*object = *like
 		object.Spec.Unschedulable = false
-		object.Spec.Taints = slices.DeleteFunc(object.Spec.Taints, func(t v1.Taint) bool {
+		object.Spec.Taints = slices.DeleteFunc(slices.Clone(like.Spec.Taints), func(t v1.Taint) bool {
 			return strings.HasPrefix(t.Key, "node.kubernetes.io/")
 		})
 	}
-	if object.Labels == nil {
+	if object.Labels = maps.Clone(object.Labels); object.Labels == nil {
 		object.Labels = map[string]string{}
 	}
 	object.Name, object.Labels[v1.LabelHostname] = name, name

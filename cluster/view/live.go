@@ -97,10 +97,11 @@ func (c *Live) Nodes(ctx context.Context) (out []*state.Node, problems []documen
 	if err := c.await(ctx); err != nil {
 		return nil, nil, err
 	}
-	for n := range c.view.Snapshot().All() {
-		out = append(out, n)
+	v := c.view.View()
+	if err := c.reader.AddKept(ctx, v); err != nil {
+		return nil, nil, err
 	}
-	return out, c.view.Problems(), nil
+	return v.States, v.Problems, nil
 }
 
 // Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Pods that cannot be

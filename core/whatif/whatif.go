@@ -101,6 +101,25 @@ func (n *Node) beside(request string) *Node {
 	return &out
 }
 
+// redeem takes one place of a pod's request back, if the node keeps any.
+func (n *Node) redeem(w *Want) {
+	left := n.Kept[w.Request]
+	if w.Request == "" || left == nil {
+		return
+	}
+	n.Kept = maps.Clone(n.Kept)
+	rest := Amounts{}
+	for name, amount := range left {
+		rest[name] = max(0, amount-w.Needs[name])
+	}
+	if n.Kept[w.Request] = rest; rest["pods"] == 0 {
+		delete(n.Kept, w.Request)
+	}
+	if n.State != nil {
+		n.State, _, _ = n.State.Redeem(w.Request, w.Pod, w.Demand)
+	}
+}
+
 // Left returns how much of a resource pods may still request.
 func (n *Node) Left(resource string) int64 { return max(0, n.Allocatable[resource]-n.Used[resource]) }
 
@@ -290,6 +309,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 		p.undo = append(p.undo, undone{i, *n})
 	}
 	out := Placement{Pod: id, Node: i, Blind: n.State == nil && !w.Pod.Plain()}
+	n.redeem(w)
 	if n.State != nil && !w.Pod.Plain() {
 		if next, ok := n.State.Join(id, w.Pod, w.Demand); ok {
 			n.State = next

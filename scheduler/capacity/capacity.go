@@ -231,16 +231,14 @@ func (d *deciding) answer(ctx context.Context, open []*request) {
 		if d.now().Sub(began) > longest {
 			d.next = r.name
 			d.Kick()
-			return
+			break
 		}
 		switch {
 		case r.answer != nil: // its places are kept, and it is not known whether that was written
 			_ = d.reply(ctx, r) // the next round does it again if this fails
 		case !d.prepare(ctx, r):
-		case d.short(r):
+		case d.short(r), d.now().Sub(r.tried) < patience*r.took, !d.decide(ctx, r, false):
 			short = append(short, r)
-		default:
-			d.decide(ctx, r)
 		}
 	}
 	d.explainSome(ctx, short)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,6 +267,44 @@ func TestRoomIsGivenFirst(t *testing.T) {
 			t.Errorf("why request %s does not fit was not found out again", name)
 		}
 	}
+}
+
+// Requests whose templates are missing hold up no later one, however many they are and however slow the API server is.
+func TestRequestsThatCannotBeReadHoldUpNoOther(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	var mu sync.Mutex
+	w.delay = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		w.time = w.time.Add(20 * time.Millisecond)
+	}
+	w.Controller.now = func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return w.time
+	}
+	for i := range 300 {
+		w.ask(fmt.Sprint("lost", i), 1, 1)
+		delete(w.templates, fmt.Sprint("lost", i))
+	}
+	for range 20 {
+		w.time = w.time.Add(rereading)
+		w.round(t.Context())
+	}
+	w.ask("job", 1, 1)
+	w.round(t.Context())
+	w.wants(t, "job", provisioning.Provisioned, "True")
+	w.wants(t, "lost299", provisioning.Provisioned, "False: not now: there is no PodTemplate lost299")
+}
+
+// An explanation that could not be written is written in the next round.
+func TestAnExplanationIsWrittenAgain(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	w.ask("large", 1, 9)
+	w.fail = apierrors.NewConflict(schema.GroupResource{}, "large", nil)
+	w.round(t.Context())
+	w.round(t.Context())
+	w.wants(t, "large", provisioning.Failed, "True: Never")
 }
 
 // A node that lacked room for a request is left out until it has changed, and not much longer.

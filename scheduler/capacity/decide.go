@@ -33,8 +33,7 @@ type deciding struct {
 	partial   bool
 	states    map[string]*state.Node // see stateOf
 	reading   time.Duration          // how long this look has waited for templates
-	nodeKinds []nodeKind             // see kindsOfNodes; grown: they are known
-	grown     bool
+	machines  []string               // see machinesOf
 }
 
 // brief is how long a look waits for templates, and how long it explains why requests have no room, besides the last
@@ -96,7 +95,8 @@ func (d *deciding) prepare(ctx context.Context, r *request) bool {
 		return false
 	}
 	if n := d.ofNamespace(r.object.Namespace); n+r.pods() > MaxOfNamespace {
-		d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
+		r.more = more{}
+		_ = d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
 			"at most %d", n, MaxOfNamespace))
 		return false
 	}
@@ -106,7 +106,7 @@ func (d *deciding) prepare(ctx context.Context, r *request) bool {
 // short reports whether the pods of a request have no room for certain: too few of them fit on all nodes, or no node
 // has changed since a search found none.
 func (d *deciding) short(r *request) bool {
-	if !r.explained.IsZero() && r.searched >= d.rooms.changed {
+	if r.searched > 0 && r.searched >= d.rooms.changed {
 		return true
 	}
 	scheduler := r.sets[0].pod.Spec.SchedulerName
@@ -122,6 +122,9 @@ func (d *deciding) short(r *request) bool {
 // explaining is how long an explanation lasts, although nodes have changed.
 const explaining = time.Minute
 
+// A request that is not short for certain is searched room for again after patience times what the last search took.
+const patience = 20
+
 // explainSome searches room for requests that have none, since a search finds reasons. Requests without any search come
 // first, and then the one whose search is longest ago.
 func (d *deciding) explainSome(ctx context.Context, short []*request) {
@@ -133,12 +136,12 @@ func (d *deciding) explainSome(ctx context.Context, short []*request) {
 		case d.now().Sub(r.explained) < explaining:
 			return
 		case i == 0 || took < brief:
-			d.decide(ctx, r)
+			d.decide(ctx, r, true)
 		case took > 2*brief:
 			d.Kick() // the next round goes on
 			return
 		case r.explained.IsZero() && meta.FindStatusCondition(r.object.Status.Conditions, provisioning.Provisioned) == nil:
-			d.notNow(ctx, r, "CapacityIsNotFound", "not now: too few nodes have room for its pods; the reason follows")
+			_ = d.notNow(ctx, r, "CapacityIsNotFound", "not now: too few nodes have room for its pods; the reason follows")
 			r.said = time.Time{}
 		}
 	}
@@ -147,12 +150,14 @@ func (d *deciding) explainSome(ctx context.Context, short []*request) {
 	}
 }
 
-// decide answers a request that was prepared.
-func (d *deciding) decide(ctx context.Context, r *request) {
+// decide answers a request that was prepared. If its pods do not fit, it returns false, unless it is to explain that:
+// an explanation waits for the API server, and meanwhile no other request gets room.
+func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done bool) {
+	r.tried = d.now()
 	gang, unjudged, err := d.gang(r)
 	if err != nil {
 		d.refuse(ctx, r, invalid{err})
-		return
+		return true
 	}
 	scheduler := r.sets[0].pod.Spec.SchedulerName
 	rules, _ := d.cluster.Rules(scheduler)
@@ -161,25 +166,32 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 		p := d.plan(scheduler, rules, without)
 		out, err := p.Together(gang, ctx.Err)
 		if err != nil {
-			return // the scheduler ends
+			return true // the scheduler ends
 		}
 		if !out.Fits && len(without) > 0 {
 			break // without these nodes it does not fit, and with them it might
 		}
 		if !out.Fits {
 			d.keepPlan(scheduler, p, false)
-			d.explain(ctx, r, p, out, unjudged, d.grows(ctx, r, rules, gang, out))
-			return
+			if r.took, r.searched = d.now().Sub(r.tried), d.rooms.round; !explain {
+				return false
+			}
+			if d.explain(ctx, r, p, out, unjudged, d.grows(ctx, r, rules, gang, out)) == nil {
+				r.explained = d.now()
+			} else {
+				d.Kick() // the next round writes it
+			}
+			return true
 		}
 		full, err := d.keep(ctx, r, p, out, unjudged)
 		if err == nil && len(full) == 0 {
 			d.keepPlan(scheduler, p, len(without) > 0)
-			return
+			return true
 		}
 		d.latest = nil // the plan has places that are not kept
 		if err != nil {
-			d.notNow(ctx, r, "Bound", "not now: "+err.Error())
-			return
+			_ = d.notNow(ctx, r, "Bound", "not now: "+err.Error())
+			return true
 		}
 		for _, node := range full {
 			r.full[node] = lacking{d.now(), d.stateOf(node)}
@@ -187,8 +199,12 @@ func (d *deciding) decide(ctx context.Context, r *request) {
 		without = append(without, full...)
 		d.Kick() // the next round goes on
 	}
-	d.notNow(ctx, r, "Changing", "not now: node "+without[0]+" has changed since, or room is kept there for so many "+
+	if d.now().Sub(r.explained) < explaining {
+		return true // its reason is known, and this one passes soon
+	}
+	_ = d.notNow(ctx, r, "Changing", "not now: node "+without[0]+" has changed since, or room is kept there for so many "+
 		"different pods that more cannot be judged")
+	return true
 }
 
 // A node that lacked room although it was found there is left out for fullFor, or until it has changed. It is left out
@@ -231,7 +247,7 @@ func (d *deciding) stateOf(node string) *state.Node {
 // gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.
 func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err error) {
 	turn := 0
-	for _, s := range r.sets {
+	for k, s := range r.sets {
 		if served := d.stage.Allocated(s.pod); len(served) > 0 {
 			return out, nil, fmt.Errorf("devices for %s come from claims (DRA), for which no room can be kept: leave the "+
 				"admission check out for such jobs", strings.Join(served, ", "))
@@ -247,6 +263,7 @@ func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err err
 		}
 		want := w.Want
 		want.Needs = withPlace(want.Needs)
+		r.sets[k].want = want
 		for i := range s.count {
 			id := state.PodID{UID: fmt.Sprintf("request %s %d", r.name, turn), Namespace: r.object.Namespace,
 				Name: fmt.Sprintf("%s-%d", s.pod.Name, i)}
@@ -340,30 +357,29 @@ func accepted() metav1.Condition {
 // refuse answers a request that cannot be judged.
 func (d *deciding) refuse(ctx context.Context, r *request, why error) {
 	if errors.Is(why, errForeign) {
-		r.again = d.now().Add(rereading)
+		d.readAgain(r)
 		return
 	}
 	if errors.Is(why, errNotAgain) {
 		return
 	}
 	if bad := (invalid{}); !errors.As(why, &bad) {
-		r.again = d.now().Add(rereading)
-		d.notNow(ctx, r, "Unread", "not now: "+why.Error())
+		d.readAgain(r)
+		_ = d.notNow(ctx, r, "Unread", "not now: "+why.Error())
 		return
 	}
 	_ = d.write(ctx, r, nil, condition(provisioning.Accepted, false, "Invalid", why.Error()),
 		condition(provisioning.Failed, true, "Invalid", why.Error()))
 }
 
-// notNow writes why a request has no room yet. If that cannot be written, the next round writes it.
-func (d *deciding) notNow(ctx context.Context, r *request, reason, message string, more ...metav1.Condition) {
-	_ = d.write(ctx, r, nil, append(more, accepted(), condition(provisioning.Provisioned, false, reason, message))...)
+// notNow writes why a request has no room yet.
+func (d *deciding) notNow(ctx context.Context, r *request, reason, message string, more ...metav1.Condition) error {
+	return d.write(ctx, r, nil, append(more, accepted(), condition(provisioning.Provisioned, false, reason, message))...)
 }
 
 // explain writes why the pods of a request do not fit together: never, or not now and whom to wait for.
 func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome, unjudged []string,
-	more metav1.Condition) {
-	r.explained, r.searched = d.now(), d.rooms.round
+	more metav1.Condition) error {
 	at := map[string]int{}
 	for i := range p.Nodes() {
 		at[p.Nodes()[i].Name] = i
@@ -383,8 +399,7 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 	}
 	want := r.wantOf(out.First)
 	if want == nil {
-		d.notNow(ctx, r, "CapacityIsNotFound", "not now: the pods do not fit together", more)
-		return
+		return d.notNow(ctx, r, "CapacityIsNotFound", "not now: the pods do not fit together", more)
 	}
 	f.Soonest = whatif.Rules{}.Soonest(func() *whatif.Node {
 		if len(later) == 0 {
@@ -402,12 +417,10 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 		}
 	}
 	if s.Kind == summary.Never {
-		_ = d.write(ctx, r, nil, accepted(),
-			condition(provisioning.Failed, true, "NeverFits", s.Text), more)
-		return
+		return d.write(ctx, r, nil, accepted(), condition(provisioning.Failed, true, "NeverFits", s.Text), more)
 	}
-	d.notNow(ctx, r, "CapacityIsNotFound", fmt.Sprintf("%d of %d pods fit now; the next one: %s", placed, len(out.Placed),
-		s.Text), more)
+	return d.notNow(ctx, r, "CapacityIsNotFound", fmt.Sprintf("%d of %d pods fit now; the next one: %s", placed,
+		len(out.Placed), s.Text), more)
 }
 
 // lacksPlaces reports whether a reason is that too many places are kept on a node: the end of pods does not help.

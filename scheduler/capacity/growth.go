@@ -7,12 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -23,20 +25,16 @@ import (
 // has, and how many. Tenon adds no nodes; the answer is for people and programs that do.
 
 const (
-	// maxKindsOfNodes bounds the kinds of nodes that are tried, the most frequent first.
+	// maxKindsOfNodes bounds the kinds of nodes that are tried.
 	maxKindsOfNodes = 16
 	// maxMore bounds the nodes that are added, and maxMissing the pods that are placed on them.
 	maxMore    = 256
 	maxMissing = 256
 	// namedKinds is how many kinds a message names.
 	namedKinds = 3
+	// growFor bounds the time of one search, besides one placement of pods: requests wait meanwhile.
+	growFor = 100 * time.Millisecond
 )
-
-// nodeKind is nodes that take the same pods when they are empty.
-type nodeKind struct {
-	like  int // the position of the first one, by name
-	count int
-}
 
 // more is a number of nodes of a kind.
 type more struct {
@@ -44,70 +42,13 @@ type more struct {
 	nodes int
 }
 
-// kindsOfNodes returns the kinds of nodes that are known exactly, the most frequent first.
-func (d *deciding) kindsOfNodes() []nodeKind {
-	if d.grown {
-		return d.nodeKinds
-	}
-	d.grown = true
-	nodes, objects := d.stage.Nodes(), d.stage.Objects()
-	at := map[string]int{}
-	for i := range nodes {
-		if nodes[i].State == nil || nodes[i].State.Quality != state.Exact || nodes[i].State.Machine == nil {
-			continue
-		}
-		text := kindOf(&nodes[i])
-		if objects != nil {
-			text += marksOf(objects[i])
-		}
-		k, known := at[text]
-		if !known {
-			k = len(d.nodeKinds)
-			at[text] = k
-			d.nodeKinds = append(d.nodeKinds, nodeKind{like: i})
-		}
-		d.nodeKinds[k].count++
-	}
-	slices.SortStableFunc(d.nodeKinds, func(a, b nodeKind) int { return b.count - a.count })
-	d.nodeKinds = d.nodeKinds[:min(len(d.nodeKinds), maxKindsOfNodes)]
-	return d.nodeKinds
-}
-
-// kindOf returns a text that differs for nodes that take different pods when they are empty.
-func kindOf(n *whatif.Node) string {
-	var b strings.Builder
-	m := n.State.Machine
-	fmt.Fprintf(&b, "%+v", n.State.Rules)
-	for _, x := range m.NUMAs() {
-		fmt.Fprintf(&b, "|%d %d %d", x.ID, x.CPUs.Len(), x.Bytes)
-	}
-	for _, r := range m.Resources() {
-		fmt.Fprintf(&b, "|%s %d", r.Name, len(r.Devices))
-	}
-	for _, name := range slices.Sorted(maps.Keys(n.Allocatable)) {
-		fmt.Fprintf(&b, "|%s=%d", name, n.Allocatable[name])
-	}
-	return b.String()
-}
-
-// marksOf returns the labels and taints of a node that a new one would have.
-func marksOf(o *v1.Node) string {
-	var b strings.Builder
-	marks := maps.Clone(o.Labels)
-	delete(marks, v1.LabelHostname)
-	fmt.Fprint(&b, marks) // in order of the keys
-	for _, t := range o.Spec.Taints {
-		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			fmt.Fprintf(&b, "|%s=%s:%s", t.Key, t.Value, t.Effect)
-		}
-	}
-	return b.String()
-}
-
 // Why new nodes are not tried for a request.
 var (
-	errTooMany = fmt.Errorf("more than %d pods have no place", maxMissing)
-	errRelated = errors.New("where the pods may go depends on other pods or volumes")
+	errTooMany  = fmt.Errorf("more than %d pods have no room", maxMissing)
+	errRelated  = errors.New("where the pods may go depends on other pods or volumes")
+	errKinds    = fmt.Errorf("the cluster has more than %d kinds of nodes for the pods", maxKindsOfNodes)
+	errNoLayout = errors.New("no node with a layout takes such pods")
+	errTime     = errors.New("the search takes too long")
 )
 
 // related reports whether other pods or volumes decide where a pod may go, for which new nodes are not tried.
@@ -122,71 +63,156 @@ func related(p *v1.PodSpec) bool {
 		})
 }
 
-// growth returns how many more nodes of each kind would take the pods that have no place, the fewest first. Kinds that
-// do not help are left out.
-func (d *deciding) growth(ctx context.Context, r *request, rules whatif.Rules, gang whatif.Gang,
+// machinesOf returns, for each node that is known exactly, a text that is equal for nodes that take the same pods when
+// they are empty, apart from labels and taints; "" for the other nodes.
+func (d *deciding) machinesOf() []string {
+	if d.machines == nil {
+		for i := range d.stage.Nodes() {
+			text, n := "", &d.stage.Nodes()[i]
+			if n.State != nil && n.State.Quality == state.Exact && n.State.Machine != nil {
+				text = machineOf(n)
+			}
+			d.machines = append(d.machines, text)
+		}
+	}
+	return d.machines
+}
+
+// machineOf returns the text of a node. Amounts of bytes differ a little from one machine to the next of the same kind.
+func machineOf(n *whatif.Node) string {
+	const round = 1 << 30
+	var b strings.Builder
+	m := n.State.Machine
+	fmt.Fprintf(&b, "%+v", n.State.Rules)
+	for _, x := range m.NUMAs() {
+		fmt.Fprintf(&b, "|%d %d %d", x.ID, x.CPUs.Len(), x.Bytes/round)
+	}
+	for _, r := range m.Resources() {
+		fmt.Fprintf(&b, "|%s %d", r.Name, len(r.Devices))
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Allocatable)) {
+		amount := n.Allocatable[name]
+		if amount > round {
+			amount /= round
+		}
+		fmt.Fprintf(&b, "|%s=%d", name, amount)
+	}
+	return b.String()
+}
+
+// freshNode is an empty node like one of the cluster.
+type freshNode struct {
+	like string
+	node whatif.Node
+	bars map[*whatif.Want][]place.Reason // why pods may not go there
+}
+
+// kindsFor returns an empty node of each kind that takes some of the pods of a request, which are those that may go to
+// the same nodes and machines.
+func (d *deciding) kindsFor(r *request, wants map[*whatif.Want]bool) (out []freshNode, err error) {
+	machines, objects, seen := d.machinesOf(), d.stage.Objects(), map[string]bool{}
+	for i, machine := range machines {
+		if machine == "" {
+			continue
+		}
+		var like *v1.Node
+		if objects != nil {
+			like = objects[i]
+		}
+		object := stage.NewObject("more", like)
+		bars, barred := map[*whatif.Want][]place.Reason{}, ""
+		for k := range r.sets {
+			s := &r.sets[k]
+			if !wants[s.want] {
+				continue
+			}
+			why, err := kube.Bars(s.pod, kube.RequiredAffinity(s.pod), object)
+			if err != nil {
+				return nil, fmt.Errorf("read the affinity: %w", err)
+			}
+			if len(why) > 0 {
+				bars[s.want] = why
+				barred += fmt.Sprint(" ", k)
+			}
+		}
+		if len(bars) == len(wants) || seen[machine+barred] {
+			continue
+		}
+		if seen[machine+barred] = true; len(seen) > maxKindsOfNodes {
+			return nil, errKinds
+		}
+		n, _ := d.stage.Fresh(i, "more")
+		n.Allocatable = n.Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
+		out = append(out, freshNode{d.stage.Nodes()[i].Name, n, bars})
+	}
+	if len(out) == 0 {
+		return nil, errNoLayout
+	}
+	return out, nil
+}
+
+// search returns how many more nodes of each kind would take the pods that have no place, the fewest first. Kinds that
+// do not take all of them are left out.
+func (d *deciding) search(ctx context.Context, r *request, rules whatif.Rules, gang whatif.Gang,
 	found whatif.GangOutcome) (out []more, err error) {
 	if slices.ContainsFunc(r.sets, func(s set) bool { return related(&s.pod.Spec) }) {
 		return nil, errRelated
 	}
-	var missing whatif.Gang
+	var missing []whatif.Member
+	wants := map[*whatif.Want]bool{}
 	for i, x := range found.Placed {
 		if x.Node < 0 {
-			missing.Pods = append(missing.Pods, gang.Pods[i])
+			missing = append(missing, gang.Pods[i])
+			wants[gang.Pods[i].Want] = true
 		}
 	}
-	if missing.Least = len(missing.Pods); missing.Least > maxMissing {
+	if len(missing) > maxMissing {
 		return nil, errTooMany
 	}
-	for _, k := range d.kindsOfNodes() {
-		n, object := d.stage.Fresh(k.like, "more")
-		n.Allocatable = n.Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
-		enough := func(nodes int) (bool, error) {
-			p := whatif.New(slices.Repeat([]whatif.Node{n}, nodes), rules)
-			result, err := p.Together(r.onFresh(missing, object, nodes), ctx.Err)
-			return result.Fits, err
+	kinds, err := d.kindsFor(r, wants)
+	if err != nil {
+		return nil, err
+	}
+	began := d.now()
+	step := func() error {
+		if d.now().Sub(began) > growFor {
+			return errTime
 		}
-		nodes, err := fewest(min(maxMore, missing.Least), enough)
+		return ctx.Err()
+	}
+	for _, k := range kinds {
+		nodes, err := fewest(min(maxMore, len(missing)), func(nodes int) (bool, error) {
+			result, err := whatif.New(slices.Repeat([]whatif.Node{k.node}, nodes), rules).Together(k.gang(missing, nodes), step)
+			return result.Fits, err
+		})
 		if err != nil {
 			return nil, err
 		}
 		if nodes > 0 {
-			out = append(out, more{d.stage.Nodes()[k.like].Name, nodes})
+			out = append(out, more{k.like, nodes})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b more) int { return a.nodes - b.nodes })
 	return out, nil
 }
 
-// onFresh returns a gang for equal new nodes in place of the nodes of the cluster.
-func (r *request) onFresh(g whatif.Gang, object *v1.Node, nodes int) whatif.Gang {
-	out, wants := whatif.Gang{Least: g.Least}, map[*whatif.Want]*whatif.Want{}
-	for _, m := range g.Pods {
+// gang returns pods as a gang for equal new nodes.
+func (k *freshNode) gang(pods []whatif.Member, nodes int) whatif.Gang {
+	out, wants := whatif.Gang{Least: len(pods)}, map[*whatif.Want]*whatif.Want{}
+	for _, m := range pods {
 		w := wants[m.Want]
 		if w == nil {
 			fresh := *m.Want
 			fresh.Bars, fresh.Peers = nil, nil
 			w = &fresh
 			wants[m.Want] = w
-			if bars := r.barsOf(m.Want, object); len(bars) > 0 {
+			if bars := k.bars[m.Want]; len(bars) > 0 {
 				w.Bars = &whatif.Bars{Why: slices.Repeat([][]place.Reason{bars}, nodes)}
 			}
 		}
 		out.Pods = append(out.Pods, whatif.Member{ID: m.ID, Want: w})
 	}
 	return out
-}
-
-// barsOf returns why the pods of a want may not go to a new node.
-func (r *request) barsOf(w *whatif.Want, object *v1.Node) []place.Reason {
-	for i := range r.sets {
-		if s := &r.sets[i]; object != nil && s.Pod.Pod.Shape() == w.Pod.Shape() {
-			if bars, err := kube.Bars(s.pod, kube.RequiredAffinity(s.pod), object); err == nil && len(bars) > 0 {
-				return bars
-			}
-		}
-	}
-	return nil
 }
 
 // fewest returns the smallest number from 1 to most that is enough, or 0.
@@ -210,24 +236,32 @@ func fewest(most int, enough func(int) (bool, error)) (int, error) {
 	return high, nil
 }
 
-// grows returns the condition that tells whether more nodes would help a request, and records it for the metric.
+// grows returns the condition that tells whether more nodes would help a request, and records it for the metric. It is
+// searched once in a while only.
 func (d *deciding) grows(ctx context.Context, r *request, rules whatif.Rules, gang whatif.Gang,
 	found whatif.GangOutcome) metav1.Condition {
-	all, err := d.growth(ctx, r, rules, gang, found)
-	r.more = more{}
+	if !r.grown.IsZero() && d.now().Sub(r.grown) < explaining {
+		return r.growth
+	}
+	all, err := d.search(ctx, r, rules, gang, found)
+	r.more, r.grown = more{}, d.now()
 	switch {
 	case err != nil:
-		return condition(provisioning.MoreNodes, false, "NotSearched", "not searched: "+err.Error())
+		r.growth = condition(provisioning.MoreNodes, false, "NotSearched", "not searched: "+err.Error())
+		return r.growth
 	case len(all) == 0:
-		return condition(provisioning.MoreNodes, false, "WouldNotHelp", "more nodes of the kinds that the cluster has would "+
-			"not take all pods")
+		r.growth = condition(provisioning.MoreNodes, false, "WouldNotHelp",
+			"more nodes of no single kind that the cluster has would take the pods without room")
+		return r.growth
 	}
 	r.more = all[0]
 	var texts []string
 	for _, m := range all[:min(len(all), namedKinds)] {
 		texts = append(texts, fmt.Sprintf("%d more like %s", m.nodes, m.like))
 	}
-	return condition(provisioning.MoreNodes, true, "WouldHelp", "all pods would fit with "+strings.Join(texts, ", or "))
+	r.growth = condition(provisioning.MoreNodes, true, "WouldHelp",
+		"all pods would fit with "+strings.Join(texts, ", or "))
+	return r.growth
 }
 
 // Wanted returns how many more nodes would give the open requests room, by a node that they would be like: of each

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
 )
@@ -59,6 +60,7 @@ func TestKindsOfNodesThatWouldHelp(t *testing.T) {
 		w.fill(w.nodes[i].Name, 0)
 		w.nodes[i].Labels = map[string]string{"pool": []string{"a", "b", "b", "c"}[i], v1.LabelHostname: w.nodes[i].Name}
 	}
+	w.nodes[0].Status.Allocatable["pods"] = resource.MustParse("1")
 	w.nodes[1].Spec.Unschedulable = true // new nodes are not cordoned
 	w.nodes[2].Spec.Unschedulable = true
 	w.nodes[3].Spec.Taints = []v1.Taint{{Key: "own", Effect: v1.TaintEffectNoSchedule}}
@@ -67,9 +69,9 @@ func TestKindsOfNodesThatWouldHelp(t *testing.T) {
 	w.ask("picky", 1, 1)
 	w.templates["picky"].Template.Spec.NodeSelector = map[string]string{"pool": "a"}
 	w.round(t.Context())
-	w.wants(t, "job", provisioning.MoreNodes, "True: all pods would fit with 2 more like n0001, or 2 more like n0000")
+	w.wants(t, "job", provisioning.MoreNodes, "True: all pods would fit with 2 more like n0001, or 3 more like n0000")
 	w.wants(t, "picky", provisioning.MoreNodes, "True: all pods would fit with 1 more like n0000")
-	w.wants(t, "large", provisioning.MoreNodes, "False: more nodes of the kinds that the cluster has would not")
+	w.wants(t, "large", provisioning.MoreNodes, "False: more nodes of no single kind")
 	if got := fmt.Sprint(w.Wanted()); got != "map[n0000:1 n0001:2]" {
 		t.Errorf("wanted are %s", got)
 	}
@@ -79,4 +81,24 @@ func TestKindsOfNodesThatWouldHelp(t *testing.T) {
 	if got := fmt.Sprint(w.Wanted()); got != "map[n0001:2]" {
 		t.Errorf("wanted are %s", got)
 	}
+}
+
+// Each set of a request has its own selector, also if the pods ask for the same.
+func TestEachSetHasItsOwnKinds(t *testing.T) {
+	w := newWorld(t, 2, 16)
+	for i, pool := range []string{"a", "b"} {
+		w.nodes[i].Labels = map[string]string{"pool": pool}
+	}
+	w.fill("n0000", 0)
+	w.ask("job", 1, 16)
+	w.ask("other", 1, 16)
+	for name, pool := range map[string]string{"job": "a", "other": "b"} {
+		w.templates[name].Template.Spec.NodeSelector = map[string]string{"pool": pool}
+	}
+	o, _, _ := w.objects.GetByKey("ml/job")
+	r, _ := o.(*provisioning.Request)
+	r.Spec.PodSets = append([]provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: "other"}}},
+		r.Spec.PodSets...)
+	w.round(t.Context())
+	w.wants(t, "job", provisioning.MoreNodes, "True: all pods would fit with 1 more like n0000")
 }

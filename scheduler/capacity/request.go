@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
@@ -38,19 +39,26 @@ type request struct {
 	answer *answer
 	// full has the nodes that lacked room for the request's places although it was found.
 	full map[string]lacking
-	// again is when the templates are read again.
+	// again is when the templates are read again, wait after the last time.
 	again time.Time
+	wait  time.Duration
 	// fetched has templates that were fetched ahead, by name.
 	fetched map[string]fetched
 	// sets are the pods, once the templates were read.
 	sets []set
 	// said is when the last message was written.
 	said time.Time
-	// explained is when a search found last that the pods do not fit, and searched the round of rooms.
+	// explained is when was last written why the pods do not fit.
 	explained time.Time
-	searched  uint32
-	// more are the nodes that would give it room, if that is known.
-	more more
+	// tried is when room was searched last. The last search that found none took this long, in this round of rooms.
+	tried    time.Time
+	took     time.Duration
+	searched uint32
+	// more are the nodes that would give it room, if that is known; grown is when that was searched, and growth what was
+	// found.
+	more   more
+	grown  time.Time
+	growth metav1.Condition
 }
 
 // set is a number of equal pods.
@@ -59,6 +67,7 @@ type set struct {
 	count int
 	text  string // equal for pods that the same nodes take
 	promise.Pod
+	want *whatif.Want // in the search of this round
 }
 
 // is reports whether a condition is true.
@@ -137,7 +146,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		if err != nil {
 			return invalid{err}
 		}
-		sets = append(sets, set{p, int(s.Count), text, x})
+		sets = append(sets, set{pod: p, count: int(s.Count), text: text, Pod: x})
 	}
 	switch {
 	case foreign > 0 && len(sets) > 0:
@@ -177,9 +186,11 @@ const (
 func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
 	began := c.now()
 	queue := make(chan *request, maxAhead)
-	for _, r := range open {
-		if r.sets == nil && r.answer == nil && !began.Before(r.again) && len(queue) < maxAhead {
-			queue <- r
+	for _, tried := range []bool{false, true} { // new requests first: many that cannot be read must not hold them up
+		for _, r := range open {
+			if r.sets == nil && r.answer == nil && r.again.IsZero() != tried && !began.Before(r.again) && len(queue) < maxAhead {
+				queue <- r
+			}
 		}
 	}
 	close(queue)
@@ -289,8 +300,17 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 // maxMessage bounds the message of a condition. The API server allows 32 KiB.
 const maxMessage = 1024
 
-// rereading is how long a request waits whose templates could not be read.
-const rereading = 10 * time.Second
+// A request whose templates could not be read is read again after rereading, and later each time, up to longReread.
+const (
+	rereading  = 10 * time.Second
+	longReread = 5 * time.Minute
+)
+
+// readAgain puts off reading a request that could not be read.
+func (c *Controller) readAgain(r *request) {
+	r.wait = min(max(rereading, 2*r.wait), longReread)
+	r.again = c.now().Add(r.wait)
+}
 
 // repeat is how often a message changes that goes with the same answer.
 const repeat = 10 * time.Second

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -153,6 +154,9 @@ func (k *kind) on(x *known) int {
 	return k.rules.Room(x.node, &k.want, min(k.most, promise.MaxOnNode))
 }
 
+// maxWishes bounds what a pod may say about its nodes, since it is read for each node.
+const maxWishes = 64 << 10
+
 // textOf returns a text that is equal for pods that the same nodes take.
 func textOf(p *v1.Pod, x promise.Pod) (string, error) {
 	data, err := json.Marshal([]any{x.Demand, x.Needs, p.Spec.NodeName, p.Spec.NodeSelector, p.Spec.Affinity,
@@ -160,5 +164,9 @@ func textOf(p *v1.Pod, x promise.Pod) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("compare pods: %w", err)
 	}
-	return string(data) + x.Pod.Shape(), nil
+	if len(data) > maxWishes {
+		return "", fmt.Errorf("selectors, affinity and tolerations of a pod have %d bytes, at most %d", len(data), maxWishes)
+	}
+	sum := sha256.Sum256(append(data, x.Pod.Shape()...))
+	return string(sum[:]), nil
 }
