@@ -177,8 +177,8 @@ func (c *Controller) template(ctx context.Context, r *request, name string) (*v1
 
 // Bounds of fetching ahead: the requests of a round, and how many are fetched at the same time.
 const (
-	maxAhead = 32
-	atOnce   = 8
+	maxAhead = 128
+	atOnce   = 16
 )
 
 // fetch fetches the templates of requests that were not read yet, since one after the other takes long where the API

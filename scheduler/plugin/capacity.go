@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	poll "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
@@ -43,8 +46,13 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 		_, err := requests.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
 	}
+	// The client that binds pods must not wait for templates: clients bound their requests per second.
+	templates, err := kubernetes.NewForConfig(rest.CopyConfig(h.KubeConfig()))
+	if err != nil {
+		return fmt.Errorf("make a client for PodTemplates: %w", err)
+	}
 	leads := func() bool { return isClosed(s.Ready) && s.leads() }
-	c := capacity.New(requests, seen{s, h}, s.promises, leads, time.Now, Logger(ctx))
+	c := capacity.New(requests, seen{s, h, templates.CoreV1()}, s.promises, leads, time.Now, Logger(ctx))
 	if err := s.kickAtEvents(h, c); err != nil {
 		return err
 	}
@@ -113,7 +121,8 @@ func isClosed(c <-chan struct{}) bool {
 // seen implements capacity.Cluster by what the scheduler sees.
 type seen struct {
 	*Shared
-	handle fwk.Handle
+	handle    fwk.Handle
+	templates corev1.PodTemplatesGetter
 }
 
 // Stage implements capacity.Cluster.
@@ -174,5 +183,5 @@ func (c seen) Rules(scheduler string) (whatif.Rules, bool) {
 
 // Template implements capacity.Cluster.
 func (c seen) Template(ctx context.Context, namespace, name string) (*v1.PodTemplate, error) {
-	return c.handle.ClientSet().CoreV1().PodTemplates(namespace).Get(ctx, name, metav1.GetOptions{})
+	return c.templates.PodTemplates(namespace).Get(ctx, name, metav1.GetOptions{})
 }
