@@ -232,31 +232,35 @@ func (w *world) waits(ctx context.Context, t *testing.T, name, part string) {
 	}
 }
 
-// judges fails the test unless a pod fits by what commands read of the cluster, or has a reason on each node.
+// judges fails the test unless a pod fits by what commands read of the cluster, or has a reason on each node. It may
+// take until the nodes have reported.
 func (w *world) judges(ctx context.Context, t *testing.T, p *v1.Pod, why string) {
 	t.Helper()
 	reader, err := kube.NewReader(w.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := stage.Read(ctx, reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := s.Existing(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fits := false
-	for _, n := range s.Nodes() {
-		j := whatif.Rules{}.Judge(&n, x.Want, nil)
-		fits = fits || j.Fits()
-		if said := fmt.Sprint(texts(j.Reasons)); why != "" && !strings.Contains(said, why) {
-			t.Errorf("node %s and pod %s: %s, want %q", n.Name, p.Name, said, why)
+	var said []string
+	err = wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		s, _, err := stage.Read(ctx, reader)
+		if err != nil {
+			return false, err
 		}
-	}
-	if fits != (why == "") {
-		t.Errorf("pod %s fits on some node: %t", p.Name, fits)
+		x, err := s.Existing(p)
+		if err != nil {
+			return false, err
+		}
+		fits, explained := false, true
+		said = nil
+		for _, n := range s.Nodes() {
+			j := whatif.Rules{}.Judge(&n, x.Want, nil)
+			text := fmt.Sprint(n.Name, texts(j.Reasons))
+			fits, explained, said = fits || j.Fits(), explained && strings.Contains(text, why), append(said, text)
+		}
+		return fits == (why == "") && explained, nil
+	})
+	if err != nil {
+		t.Errorf("pod %s: %s, want %q: %v", p.Name, said, why, err)
 	}
 }
 
