@@ -170,7 +170,8 @@ func (r *run) halfGangs(lives []life) (out []string) {
 		case slices.ContainsFunc(r.begun, g.began):
 			why = "the scheduler was restarted"
 		default:
-			out = append(out, fmt.Sprintf("%d pods of gang %s are bound, of %d that it needs", bound, name, g.need))
+			out = append(out, fmt.Sprintf("%d pods of gang %s are bound, of %d that it needs%s", bound, name, g.need,
+				fates(membersOf(name, lives))))
 			continue
 		}
 		g.begun = true
@@ -181,6 +182,20 @@ func (r *run) halfGangs(lives []life) (out []string) {
 			r.result.Half[why]++
 		}
 		r.mu.Unlock()
+	}
+	return out
+}
+
+// fates returns the node of each pod, or what its condition has, as text.
+func fates(members []life) (out string) {
+	for _, l := range members {
+		text := "on " + l.pod.Spec.NodeName
+		for _, c := range l.pod.Status.Conditions {
+			if l.pod.Spec.NodeName == "" && c.Type == v1.PodScheduled {
+				text = c.Message
+			}
+		}
+		out += fmt.Sprintf("; %s %s: %s", l.pod.Name, l.pod.UID, text)
 	}
 	return out
 }
