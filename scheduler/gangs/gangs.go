@@ -67,6 +67,9 @@ type batch struct {
 type Member struct {
 	ledger.Member
 	Booked bool
+	// Short returns what the member's node has too little of by now, or "". It is asked after a wait, without any lock:
+	// other members must not be bound if this one would be declined then. It may be nil.
+	Short func() string
 }
 
 const (
@@ -182,10 +185,13 @@ func (g *Gangs) pause(ctx context.Context, b *batch, changed <-chan struct{}, ov
 // true if the batch has changed or ended. From the first time on, the batch takes no further members.
 func (g *Gangs) ask(b *batch, book Book) (changed <-chan struct{}, again bool) {
 	g.shut(b)
-	members, left, insist := b.booked(), b.left, b.tries >= patience
+	members, left, insist, short := b.booked(), b.left, b.tries >= patience, b.short()
 	b.tries++
 	g.mu.Unlock()
 	err := b.sched.Enough(g.isLost)
+	if err == nil {
+		err = short()
+	}
 	var r ledger.Refusal
 	var wait *ledger.Wait
 	if err == nil && len(members) <= maxMembers {
@@ -206,6 +212,25 @@ func (g *Gangs) ask(b *batch, book Book) (changed <-chan struct{}, again bool) {
 		g.end(b, nil)
 	}
 	return nil, true
+}
+
+// short returns a function that returns an error if a node has too little for a member by now. It asks only after a
+// wait, as kube-scheduler has looked just before.
+func (b *batch) short() func() error {
+	if b.wait.Why == "" {
+		return func() error { return nil }
+	}
+	members := maps.Clone(b.members)
+	return func() error {
+		for _, uid := range slices.Sorted(maps.Keys(members)) {
+			if m := members[uid]; m.Short != nil {
+				if why := m.Short(); why != "" {
+					return fmt.Errorf("pod %s of it no longer fits on its node: %s", uid, why)
+				}
+			}
+		}
+		return nil
+	}
 }
 
 // booked returns the members that take turns.

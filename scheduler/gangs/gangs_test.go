@@ -88,7 +88,7 @@ func asks(ctx context.Context, g *Gangs, b *ledger.Book, uid string) func() stri
 
 func join(g *Gangs, s Scheduler, uids ...string) {
 	for _, uid := range uids {
-		g.Reserved("default/g", Member{ledger.Member{UID: uid}, uid != "plain"}, s)
+		g.Reserved("default/g", Member{Member: ledger.Member{UID: uid}, Booked: uid != "plain"}, s)
 	}
 }
 
@@ -147,6 +147,33 @@ func TestAMemberThatWaitsHoldsUpNoOtherNode(t *testing.T) {
 		b.Admitted("1")
 		want(t, "first", first, "may be bound")
 		want(t, "second", second, "may be bound")
+	})
+}
+
+// While a member waits for its turn, another scheduler takes plain amounts of the other member's node. None of them has
+// its turn then: the other member would be declined, and the gang would start in part.
+func TestNoMemberIsBoundIfANodeHasTooLittleForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, g, s := booked(t, 3, "n0", "n1"), &Gangs{}, needs("0", "member")
+		reserve(t, b, "n1", "member", 3, place.Demand{Policy: place.SingleNUMA})
+		if _, wait, err := b.Turn("1", 0); wait != nil || err != nil {
+			t.Fatal(wait, err)
+		}
+		short := ""
+		for _, uid := range []string{"0", "member"} {
+			g.Reserved("default/g", Member{Member: ledger.Member{UID: uid}, Booked: true, Short: func() string {
+				return map[string]string{"0": short}[uid]
+			}}, s)
+		}
+		first, second := asks(t.Context(), g, b, "0"), asks(t.Context(), g, b, "member")
+		want(t, "second", second, "waits")
+		short = "Insufficient cpu"
+		b.Admitted("1")
+		want(t, "first", first, "pod 0 of it no longer fits on its node: Insufficient cpu")
+		want(t, "second", second, "pod 0 of it no longer fits on its node: Insufficient cpu")
+		if b.HadTurn("0") || b.HadTurn("member") {
+			t.Error("a member has its turn, and the other one has no room")
+		}
 	})
 }
 

@@ -16,13 +16,15 @@ import (
 
 // joinGang notes that a pod was reserved, if it belongs to a gang and will be bound next. It notes nothing while a
 // group cycle reserves pods only to see whether all of them fit. booked is false if the pod has no booking.
-func (p *Plugin) joinGang(cs fwk.CycleState, pod *v1.Pod, booked bool) {
+func (p *Plugin) joinGang(cs fwk.CycleState, pod *v1.Pod, node string, booked bool) {
 	if p.handle == nil {
 		return
 	}
 	if gang := fwk.GangOf(p.handle, cs, pod); gang != nil {
 		p.gangs.Reserved(gang.Name(), gangs.Member{Booked: booked, Member: ledger.Member{UID: string(pod.UID),
-			Created: pod.CreationTimestamp.Unix()}}, gang)
+			Created: pod.CreationTimestamp.Unix()}, Short: func() string {
+			return p.missingAmounts(context.Background(), cs, pod, node) // the members stand still in PreBind meanwhile
+		}}, gang)
 	}
 }
 

@@ -31,7 +31,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 // book books what the pod will hold. s is nil for a pod that no kubelet aligns.
 func (p *Plugin) book(cs fwk.CycleState, s *podState, pod *v1.Pod, node string) *fwk.Status {
 	if s == nil {
-		p.joinGang(cs, pod, false)
+		p.joinGang(cs, pod, node, false)
 		arrange.Placed(cs, string(pod.UID), nil)
 		return nil
 	}
@@ -54,7 +54,7 @@ func (p *Plugin) book(cs fwk.CycleState, s *podState, pod *v1.Pod, node string) 
 		return p.recordReserve(s, node, v, p.refusal(s.pod, v))
 	}
 	p.waiting.Remove(string(pod.UID))
-	p.joinGang(cs, pod, len(v.Holdings) > 0)
+	p.joinGang(cs, pod, node, len(v.Holdings) > 0)
 	arrange.Placed(cs, string(pod.UID), func() int64 { return p.costAt(s, n, v) })
 	return p.recordReserve(s, node, v, nil)
 }
