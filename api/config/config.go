@@ -197,7 +197,7 @@ const (
 	maxRequirements = 16
 )
 
-// checkPool returns an error for what is not the name of a label.
+// checkPool returns an error unless the text is empty or can be the name of a label.
 func checkPool(label string) error {
 	if label == "" {
 		return nil

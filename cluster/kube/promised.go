@@ -65,8 +65,8 @@ func (v *View) Keep(requests []provisioning.Request, at time.Time) {
 	}
 }
 
-// Bounds of kept room, since whoever may write the status of requests may write any number of places: the places of all
-// requests together, twice what a scheduler keeps, and the pods on one node that hold something.
+// Bounds of kept room, since the status of requests may have any number of places. maxKept bounds the places of all
+// requests, at twice what a scheduler keeps. maxPromised bounds the pods on one node that hold something.
 const (
 	maxKept     = 40_000
 	maxPromised = 256

@@ -8,7 +8,7 @@ import (
 // Of makes a stage of a view. The stage keeps the view's nodes and pods, which must not be changed any more.
 func Of(v *kube.View) (*Stage, error) { return OfAgain(v, &Requests{}) }
 
-// OfAgain is Of for whoever keeps what the pods request.
+// OfAgain is Of for callers that make many stages of one cluster: of has what pods request from the stage before.
 func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 	s, err := assemble(v.Nodes, v.States, v.Pods, of)
 	if err != nil {

@@ -30,27 +30,21 @@ func (p *Plan) strategy(w *Want) score.Strategy {
 func (p *Plan) cost(i int, w *Want) int64 {
 	n := p.nodes[i].beside(w.Request)
 	switch {
-	case n.Gone || len(w.Bars.at(i)) > 0 || len(n.Lacks(w.Needs)) > 0:
+	case len(w.Bars.at(i)) > 0 || !p.rules.takes(n, w):
 		return refused
 	case w.Pod.Plain():
 		return crowding(n, w.Needs)
-	case p.rules.distrusts(n, w.Demand) != nil:
-		return refused
 	case n.State == nil:
 		return p.strategy(w).Unknown()
-	case !n.State.Fits(w.Pod): // much faster than a verdict with its reasons
-		return refused
 	}
 	v := n.State.Place(w.Pod, w.Demand)
-	if !v.Fits() || p.rules.Guard.Refuses(n.State, w.Pod, w.Demand) != 0 {
-		return refused
-	}
 	return p.strategy(w).Cost(n.State.Usage, w.Pod, v, n.State.Quality == state.Estimated)
 }
 
 // Room returns how many pods of a shape fit on a node one after the other, at most most. It does not consider w.Bars
 // and w.Peers. Of equal pods, no more fit there at the same time.
 func (r Rules) Room(n Node, w *Want, most int) (count int) {
+	n = *n.beside(w.Request)
 	for count < most && r.takes(&n, w) {
 		if n.State != nil && !w.Pod.Plain() {
 			id := state.PodID{UID: "room " + strconv.Itoa(count)}
@@ -66,9 +60,8 @@ func (r Rules) Room(n Node, w *Want, most int) (count int) {
 	return count
 }
 
-// takes reports whether a pod fits on a node; see Room.
+// takes reports whether a pod fits on a node, which is beside its request. It does not consider w.Bars and w.Peers.
 func (r Rules) takes(n *Node, w *Want) bool {
-	n = n.beside(w.Request)
 	switch {
 	case n.Gone || len(n.Lacks(w.Needs)) > 0:
 		return false
@@ -79,7 +72,9 @@ func (r Rules) takes(n *Node, w *Want) bool {
 	case n.State == nil:
 		return true
 	}
-	return n.State.Takes(w.Pod, w.Demand) && r.Guard.Refuses(n.State, w.Pod, w.Demand) == 0
+	// Fits is much faster than a verdict with its reasons, and is all that counts for a pod without a demand.
+	return n.State.Fits(w.Pod) && (!w.Demand.Binds() || n.State.Takes(w.Pod, w.Demand)) &&
+		r.Guard.Refuses(n.State, w.Pod, w.Demand) == 0
 }
 
 // partners returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.

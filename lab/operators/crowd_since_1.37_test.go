@@ -50,7 +50,7 @@ topologyManagerPolicy: single-numa-node
 `
 )
 
-// job is a Job of equal pods, each of which runs on its own.
+// job is a Job of equal pods that do not wait for each other.
 type job struct {
 	name, queue string
 	pods, cpus  int

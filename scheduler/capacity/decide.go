@@ -31,6 +31,7 @@ type deciding struct {
 	latest    *whatif.Plan
 	scheduler string
 	partial   bool
+	beside    []whatif.Node          // see nodes; nil when what is kept has changed
 	states    map[string]*state.Node // see stateOf
 	reading   time.Duration          // how long this look has waited for templates
 	machines  []string               // see machinesOf
@@ -65,13 +66,16 @@ func (d *deciding) plan(scheduler string, rules whatif.Rules, without []string) 
 
 // nodes returns the nodes with the places that are kept there.
 func (d *deciding) nodes() []whatif.Node {
-	out := slices.Clone(d.stage.Nodes())
-	for i := range out {
-		kept := d.keeper.Amounts(out[i].Name, "")
-		out[i].Used = out[i].Used.Add(kept).Add(whatif.Amounts{keptPlaces: kept["pods"]})
-		out[i].Allocatable = out[i].Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
+	if d.beside == nil {
+		d.beside = slices.Clone(d.stage.Nodes())
+		for i := range d.beside {
+			n := &d.beside[i]
+			kept := d.keeper.Amounts(n.Name, "")
+			n.Used = n.Used.Add(kept).Add(whatif.Amounts{keptPlaces: kept["pods"]})
+			n.Allocatable = n.Allocatable.Add(whatif.Amounts{keptPlaces: promise.MaxOnNode})
+		}
 	}
-	return out
+	return slices.Clone(d.beside)
 }
 
 // withPlace returns the amounts of a pod, with its place.
@@ -306,6 +310,7 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 	if err != nil {
 		return nil, err
 	}
+	d.beside = nil
 	if full, err = d.keeper.Keep(r.name, places); err != nil || len(full) > 0 {
 		return full, err
 	}
@@ -342,7 +347,7 @@ func (d *deciding) reply(ctx context.Context, r *request) error {
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		d.keeper.Drop(r.name)
-		r.answer = nil
+		d.beside, r.answer = nil, nil
 		return errors.New("the answer could not be written")
 	}
 	r.answer.unknown = true

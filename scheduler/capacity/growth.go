@@ -27,8 +27,7 @@ import (
 const (
 	// maxKindsOfNodes bounds the kinds of nodes that are tried.
 	maxKindsOfNodes = 16
-	// maxMore bounds the nodes that are added, and maxMissing the pods that are placed on them.
-	maxMore    = 256
+	// maxMissing bounds the pods that are placed on new nodes, and so these nodes.
 	maxMissing = 256
 	// namedKinds is how many kinds a message names.
 	namedKinds = 3
@@ -181,7 +180,7 @@ func (d *deciding) search(ctx context.Context, r *request, rules whatif.Rules, g
 		return ctx.Err()
 	}
 	for _, k := range kinds {
-		nodes, err := fewest(min(maxMore, len(missing)), func(nodes int) (bool, error) {
+		nodes, err := fewest(len(missing), func(nodes int) (bool, error) {
 			result, err := whatif.New(slices.Repeat([]whatif.Node{k.node}, nodes), rules).Together(k.gang(missing, nodes), step)
 			return result.Fits, err
 		})

@@ -460,7 +460,7 @@ func (f *facts) whole(at int) *whatif.Node {
 		Uncounted: map[string]bool{}}
 	out.Allocatable, _ = kube.Amounts(a.node.Status.Allocatable)
 	for name := range f.want.Needs {
-		// What is not too few now is not too few with fewer pods, whoever counts it.
+		// If the node has enough of it now, it has enough with fewer pods, too.
 		out.Uncounted[name] = scalar(name) && !tooFew(a.status, name)
 	}
 	for _, x := range f.pods[a.node.Name] {
