@@ -2,6 +2,7 @@ package steer_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -89,6 +90,10 @@ func BenchmarkCycle(b *testing.B) {
 	for _, size := range []int{500, 5000} {
 		c := newBench(b)
 		nodes := c.fleet(size)
+		// kube-scheduler lists slices in no order.
+		rand.New(rand.NewPCG(1, 1)).Shuffle(len(c.slices), func(i, k int) {
+			c.slices[i], c.slices[k] = c.slices[k], c.slices[i]
+		})
 		pod := podNamed("p")
 		c.claim(pod, counted(1))
 		for _, kind := range []struct {

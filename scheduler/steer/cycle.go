@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
@@ -21,8 +22,10 @@ type cycle struct {
 	open bool
 	// drivers are those whose devices the pod demands near its CPUs and memory.
 	drivers []string
-	// lists counts the requests with alternatives (firstAvailable).
+	// lists counts the requests with alternatives (firstAvailable). whole is true if a request is for all devices, or for
+	// devices that others may hold.
 	lists int
+	whole bool
 
 	mu sync.Mutex
 	// chosen has, by node, what Filter found there.
@@ -87,9 +90,21 @@ func (c *cycle) choice(node string) (x choice, anyApart bool) {
 	return c.chosen[node], c.aparts > 0
 }
 
-// attempt is an allocation for one node.
+// attempt is an allocation for one node, which the wrapped plugin has in a state: the cycle's own one, or a view.
 type attempt struct {
-	state *view
+	state fwk.CycleState
+}
+
+// writeTo writes an allocation to the state of the cycle. a may be nil.
+func (a *attempt) writeTo(cs fwk.CycleState) {
+	if a == nil {
+		return
+	}
+	if v, is := a.state.(*view); is {
+		for key, d := range v.data {
+			cs.Write(key, d)
+		}
+	}
 }
 
 // view is the state of a cycle in which a wrapped plugin has data of its own.
@@ -123,6 +138,8 @@ func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 		}
 		for _, r := range claim.Spec.Devices.Requests {
 			c.lists += min(len(r.FirstAvailable), 1)
+			c.whole = c.whole || r.Exactly != nil && (r.Exactly.AllocationMode == resourcev1.DeviceAllocationModeAll ||
+				r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess)
 		}
 		switch {
 		case claim.Status.Allocation != nil:

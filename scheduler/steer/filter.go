@@ -28,7 +28,9 @@ func (p *Plugin) PreFilter(
 	}
 	p.dra.take()
 	cs.Delete(stateKey) // of an earlier PreFilter in this cycle, whose allocations count no more
+	p.dra.use(&p.index)
 	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
+	p.dra.use(nil)
 	if !status.IsSuccess() {
 		return named, status
 	}
@@ -44,8 +46,8 @@ func (p *Plugin) PreFilter(
 			return nil, fwk.AsStatus(fmt.Errorf("list slices of devices: %w", err))
 		}
 		c.seen.slices = all
+		p.index.update(all)
 	}
-	p.index.update(c.seen.slices)
 	c.nodes, c.rest = p.index.nodes, p.index.rest
 	cs.Write(stateKey, c)
 	return named, status
@@ -63,6 +65,10 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	located := n != nil && len(n.where) > 0
 	if !located && len(c.drivers) == 0 {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
+	}
+	if located && n.standIns != nil {
+		n.standIns.mu.Lock()
+		defer n.standIns.mu.Unlock()
 	}
 	near := p.places.Predicted(cs, name)
 	if status := c.unmet(n, near); !status.IsSuccess() {
@@ -96,7 +102,7 @@ func (p *Plugin) filterNear(
 	}
 	if a := found.attempt; a != nil {
 		c.choose(name, found)
-		if a.takesAmounts(ctx, name) {
+		if a.state != cs && a.takesAmounts(ctx, name) {
 			// kube-scheduler reads the amounts before Reserve, where only the wrapped plugin can store them.
 			return p.DynamicResources.Filter(ctx, cs, pod, info)
 		}
@@ -236,26 +242,27 @@ func (p *Plugin) allocateNear(
 	c *cycle,
 	near Near,
 ) (a *attempt, tried bool, fault *fwk.Status) {
-	if p.limit > 0 {
-		limited, cancel := context.WithTimeout(ctx, p.limit)
-		defer cancel()
-		ctx = limited
-	}
 	n, size, best, drivers := c.nodes[info.Node().Name], 0, int64(0), c.drivers
 	if len(near.NUMAs) == 0 {
 		drivers = nil // the pod is nowhere, so it demands nothing
 	}
-	for _, target := range c.targets(n, near.NUMAs) {
+	limited := ctx // the wrapped plugin bounds the first attempt itself
+	for target := range c.targets(n, near.NUMAs) {
 		if a != nil && len(target) > size {
 			break
 		}
-		if err := ctx.Err(); err != nil { // earlier releases of the wrapped plugin do not look
+		if tried && limited == ctx && p.limit > 0 {
+			var cancel func()
+			limited, cancel = context.WithTimeout(ctx, p.limit)
+			defer cancel()
+		}
+		if err := limited.Err(); err != nil { // earlier releases of the wrapped plugin do not look
 			if a != nil {
 				return a, true, nil
 			}
 			return nil, false, fwk.AsStatus(fmt.Errorf("allocate near devices: %w", err))
 		}
-		one, failed, fault := p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, target, drivers))
+		one, failed, fault := p.try(limited, cs, pod, info, c, target, drivers)
 		switch {
 		case failed && a == nil:
 			return nil, false, fault
@@ -264,6 +271,9 @@ func (p *Plugin) allocateNear(
 		}
 		if tried = true; one == nil {
 			continue
+		}
+		if c.lists == 0 {
+			return one, true, nil
 		}
 		if got := p.prefers(ctx, one, pod, info); a == nil || got > best {
 			a, size, best = one, len(target), got

@@ -71,6 +71,15 @@ type recorder struct {
 	mu      sync.Mutex
 	seen    seen
 	signals []claims.ID
+	// index, if not nil, is brought up to date when slices are read, and shows stand-ins of them.
+	index *index
+}
+
+// use sets the index.
+func (r *recorder) use(x *index) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.index = x
 }
 
 func (r *recorder) ResourceClaims() fwk.ResourceClaimTracker {
@@ -145,6 +154,10 @@ func (l recordedSlices) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice,
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	l.r.seen.slices = out
+	if err == nil && l.r.index != nil {
+		l.r.index.update(out)
+		out = l.r.index.shown
+	}
 	return out, err
 }
 

@@ -20,11 +20,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.DynamicResources.Reserve(ctx, cs, pod, node)
 	}
 	chosen, _ := c.choice(node)
-	if a := chosen.attempt; a != nil {
-		for key, d := range a.state.data {
-			cs.Write(key, d)
-		}
-	}
+	chosen.attempt.writeTo(cs)
 	p.dra.signaled()
 	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
 		return status

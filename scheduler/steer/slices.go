@@ -2,8 +2,10 @@ package steer
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"math/bits"
+	"reflect"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,9 +17,14 @@ import (
 
 // index has the slices of the cluster by node. It belongs to the scheduling loop.
 type index struct {
-	of    sets.Set[*resourcev1.ResourceSlice] // what it was made from
+	// of is what it was made from, and sum the sum of it; as long as the index has the slices, no other ones have their
+	// addresses.
+	of    []*resourcev1.ResourceSlice
+	sum   uint64
 	nodes map[string]*ofNode
 	rest  *rest
+	// shown are all slices, or their stand-ins, in an order that stays the same while they do.
+	shown []*resourcev1.ResourceSlice
 	// functions may be nil; version is their version when the index was made.
 	functions Functions
 	version   int64
@@ -53,7 +60,8 @@ type ofNode struct {
 	// asked is true if the place of a device depends on where a PCI function is.
 	asked bool
 	// where has the NUMA nodes of each located device.
-	where map[claims.ID][]int
+	where    map[claims.ID][]int
+	standIns *standIns // nil if devices cannot be left out one by one
 }
 
 // ownPool is how many slices of a pool belong to the node.
@@ -73,12 +81,13 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 		version, function = x.functions.Version(), x.functions.Function
 	}
 	reported := version != x.version
-	if x.rest != nil && len(all) == len(x.of) && x.of.HasAll(all...) && !reported {
+	sum := sumOf(all)
+	if x.rest != nil && len(all) == len(x.of) && sum == x.sum && !reported {
 		return
 	}
 	x.version = version
 	before := x.nodes
-	x.of, x.nodes = sets.New(all...), map[string]*ofNode{}
+	x.of, x.sum, x.nodes = slices.Clone(all), sum, map[string]*ofNode{}
 	x.rest = &rest{pools: map[poolID][]*resourcev1.ResourceSlice{}}
 	own := map[string][]*resourcev1.ResourceSlice{}
 	for _, s := range all {
@@ -98,6 +107,30 @@ func (x *index) update(all []*resourcev1.ResourceSlice) {
 		}
 		x.nodes[node] = readNode(list, function)
 	}
+	x.shown = slices.Clone(x.rest.common)
+	for _, node := range slices.Sorted(maps.Keys(x.nodes)) {
+		x.shown = append(x.shown, x.nodes[node].shown()...)
+	}
+}
+
+// sumOf returns a number that is the same for the same slices in any order, and for others only by a chance of one to
+// 2^64. To look each of them up in a set would take as long as the wrapped plugin needs for some nodes.
+func sumOf(all []*resourcev1.ResourceSlice) (sum uint64) {
+	for _, s := range all {
+		x := uint64(reflect.ValueOf(s).Pointer()) // mixed as by splitmix64
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		sum += x ^ x>>31
+	}
+	return sum
+}
+
+// shown returns the slices of a node, or their stand-ins.
+func (n *ofNode) shown() []*resourcev1.ResourceSlice {
+	if n.standIns != nil {
+		return n.standIns.slices
+	}
+	return n.slices
 }
 
 // mix finds the pools that are mixed.
@@ -135,6 +168,9 @@ func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofN
 	}
 	for i := range n.pools {
 		n.pools[i].own = pools[n.pools[i].poolID]
+	}
+	if len(n.where) > 0 {
+		n.standIns = newStandIns(list)
 	}
 	return n
 }
@@ -307,35 +343,34 @@ const (
 	maxSets    = 4096
 )
 
-// targets returns the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, sets of
+// targets are the sets of NUMA nodes to try one after the other: where the pod is, or, if it is nowhere, sets of
 // the NUMA nodes that have free devices or devices that the pod holds already, the smaller ones first. The devices that
 // it holds are in each set. Among equally large ones, sets with fewer free devices come first, so that large claims
-// find room elsewhere. It returns none if every choice is as near.
-func (c *cycle) targets(n *ofNode, near []int) (out [][]int) {
-	free, far := c.free(n, near)
-	if !far {
-		return nil
-	}
-	if len(near) > 0 {
-		return [][]int{near}
-	}
-	all := slices.SortedFunc(maps.Keys(free), func(a, b int) int {
-		return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b))
-	})
-	all = all[:min(len(all), maxTargets)] // a bit of set for each
-	looked := 0
-	for size := 1; size < len(all); size++ {
-		for set := uint64(1)<<size - 1; set>>len(all) == 0; set = following(set) {
-			target := members(all, set)
-			if _, apart := n.apart(c.held, target); !apart {
-				out = append(out, target)
+// find room elsewhere. There are none if every choice is as near.
+func (c *cycle) targets(n *ofNode, near []int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		if len(near) > 0 {
+			if c.far(n, near) {
+				yield(near)
 			}
-			if looked++; looked == maxSets || len(out) == maxTargets {
-				return out
+			return
+		}
+		all := c.free(n)
+		looked, found := 0, 0
+		for size := 1; size < len(all); size++ {
+			for set := uint64(1)<<size - 1; set>>len(all) == 0; set = following(set) {
+				target := members(all, set)
+				if _, apart := n.apart(c.held, target); !apart {
+					if found++; !yield(target) {
+						return
+					}
+				}
+				if looked++; looked == maxSets || found == maxTargets {
+					return
+				}
 			}
 		}
 	}
-	return out
 }
 
 // following returns the next larger set with as many members.
@@ -353,32 +388,50 @@ func members(all []int, set uint64) (out []int) {
 	return out
 }
 
-// free counts the devices of each NUMA node that no claim holds alone; NUMA nodes of devices that the pod holds are
-// there with 0. far is true if some are not near the pod, or are devices of demanded drivers whose NUMA node is not
-// known, or, if the pod is nowhere, on several NUMA nodes.
-func (c *cycle) free(n *ofNode, near []int) (free map[int]int, far bool) {
-	free = map[int]int{}
+// free returns the NUMA nodes that have devices which no claim holds alone, or devices that the pod holds, the ones
+// with the fewest of the former first: at most maxTargets.
+func (c *cycle) free(n *ofNode) []int {
+	type one struct{ numa, free int }
+	var all []one
+	count := func(numas []int, devices int) {
+		for _, numa := range numas {
+			at := slices.IndexFunc(all, func(x one) bool { return x.numa == numa })
+			if at < 0 {
+				at, all = len(all), append(all, one{numa: numa})
+			}
+			all[at].free += devices
+		}
+	}
 	allocated := c.seen.allocated()
 	for i, numas := range n.numas {
-		demanded := slices.Contains(c.drivers, n.slices[i].Spec.Driver)
 		for k, on := range numas {
-			if allocated.Has(n.ids[i][k]) {
-				continue
-			}
-			if on == nil {
-				far = far || demanded && len(near) > 0
-				continue
-			}
-			far = far || len(near) > 0 && !touches(on, near)
-			for _, numa := range on {
-				free[numa]++
+			if on != nil && !allocated.Has(n.ids[i][k]) {
+				count(on, 1)
 			}
 		}
 	}
 	for _, id := range c.held {
-		for _, numa := range n.where[id] {
-			free[numa] += 0
+		count(n.where[id], 0)
+	}
+	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.numa, b.numa)) })
+	out := make([]int, 0, maxTargets) // a bit of set for each
+	for _, x := range all[:min(len(all), maxTargets)] {
+		out = append(out, x.numa)
+	}
+	return out
+}
+
+// far reports whether some devices that no claim holds alone are not near the pod, or are devices of demanded drivers
+// whose NUMA node is not known.
+func (c *cycle) far(n *ofNode, near []int) bool {
+	allocated := c.seen.allocated()
+	for i, numas := range n.numas {
+		demanded := slices.Contains(c.drivers, n.slices[i].Spec.Driver)
+		for k, on := range numas {
+			if (on == nil && demanded || on != nil && !touches(on, near)) && !allocated.Has(n.ids[i][k]) {
+				return true
+			}
 		}
 	}
-	return free, far || len(near) == 0 && len(free) > 1
+	return false
 }
