@@ -64,6 +64,7 @@ var floors = []floor{
 	{"core/sample", pure, nil, nil},
 	{"core/whatif", pure, words(`core/assign core/evict core/guard core/idset core/topo core/place core/score core/state`), nil},
 
+	{"core/defrag", pure, words(`core/assign core/evict core/state core/topo core/whatif`), nil},
 	{"core/summary", pure, words(`core/place core/printable core/whatif`), nil},
 
 	// Floor 1: wire types.
@@ -202,7 +203,7 @@ var floors = []floor{
 			k8s.io/streaming`), inCluster...)},
 	{"face/chart", nil, nil, nil},
 	{"face/draw", nil, words(`core/... api/document`), words(`golang.org/x/term`)},
-	{"face/...", nil, words(`core/assign core/evict core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
+	{"face/...", nil, words(`core/assign core/defrag core/evict core/guard core/idset core/place core/printable core/score core/sim core/state core/topo
 		core/summary core/whatif api/... cluster/live cluster/view face/...`),
 		words(`github.com/spf13/cobra github.com/spf13/pflag golang.org/x/term k8s.io/apimachinery k8s.io/cli-runtime k8s.io/client-go sigs.k8s.io/yaml`)},
 
