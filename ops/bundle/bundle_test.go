@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/ops/bundle"
 )
 
@@ -75,6 +76,12 @@ const (
 	classes = `{"kind": "DeviceClassList", "apiVersion": "resource.k8s.io/v1", "metadata": {}, "items": [
 	 {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu", "config": [{"opaque": {
 	  "driver": "gpu.example.com", "parameters": {"key": "s3cr3t"}}}]}}]}`
+	requests = `{"kind": "ProvisioningRequestList", "apiVersion": "autoscaling.x-k8s.io/v1", "metadata": {}, "items": [
+	 {"metadata": {"name": "job-of-ml", "namespace": "ml"}, "spec": {"provisioningClassName": "check-capacity.tenon.sh",
+	   "parameters": {"bookingSeconds": "60", "key": "s3cr3t"}, "podSets": [{"count": 1, "podTemplateRef": {"name": "t"}}]},
+	  "status": {"conditions": [{"type": "Provisioned", "status": "True"}], "provisioningClassDetails": {
+	   "foreign": "s3cr3t", "tenon.sh/places-0": "[{\"node\":\"node-a\",\"count\":1}]",
+	   "tenon.sh/pod-0": "{\"metadata\":{\"annotations\":{\"tenon.sh/numa\":\"x\",\"a.com/key\":\"s3cr3t\"}},\"spec\":{\"containers\":[{\"name\":\"main\",\"resources\":{\"requests\":{\"cpu\":\"4\"}}}]}}"}}}]}`
 	layouts = `{"kind": "NodeLayoutList", "apiVersion": "tenon.sh/v1alpha1", "metadata": {}, "items": [
 	 {"metadata": {"name": "node-a"}, "rules": {"cpuManagerPolicy": "static"}, "holdings": [{"namespace": "ml",
 	   "name": "trainer-7d9f-abcde"}]}]}`
@@ -87,6 +94,7 @@ func server(t *testing.T) *rest.Config {
 		"/apis/resource.k8s.io/v1/resourceslices":                    resourceSlices,
 		"/apis/resource.k8s.io/v1/resourceclaims":                    claims,
 		"/apis/resource.k8s.io/v1/deviceclasses":                     classes,
+		"/apis/autoscaling.x-k8s.io/v1/provisioningrequests":         requests,
 		"/apis/tenon.sh/v1alpha1/nodelayouts":                        layouts, "/version": `{"gitVersion": "v1.36.3"}`,
 		"/api/v1/namespaces/tenon-agents/pods/tenon-agent-x7k2p/log": agentLog,
 		"/api/v1/namespaces/ml/pods/pretender/log":                   "the log of a tenant"}
@@ -333,6 +341,34 @@ func TestABundleHasClaims(t *testing.T) {
 	served, err := devices.Classes.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(served.Items) != 1 || *served.Items[0].Spec.ExtendedResourceName != "example.com/gpu" {
 		t.Errorf("classes %+v, %v", served, err)
+	}
+}
+
+// Which room requests keep can be read from a bundle. What else is in them is left out.
+func TestABundleHasRequests(t *testing.T) {
+	for _, hash := range []bool{false, true} {
+		b, file := collected(t, hash)
+		if strings.Contains(file, "s3cr3t") || hash && strings.Contains(file, "node-a") {
+			t.Errorf("hashed %t: the bundle has what it must not", hash)
+		}
+		c, err := provisioning.NewClient(b.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("requests %+v, %v", list, err)
+		}
+		r := &list.Items[0]
+		nodes, err := r.Places(0, 1)
+		if err != nil || len(nodes) != 1 || !hash && nodes[0].Node != "node-a" {
+			t.Errorf("hashed %t: places %+v, %v", hash, nodes, err)
+		}
+		p, err := r.Pod(0)
+		if err != nil || len(p.Spec.Containers) != 1 || p.Spec.Containers[0].Resources.Requests.Cpu().Value() != 4 ||
+			p.Annotations["tenon.sh/numa"] != "x" || len(p.Annotations) != 1 {
+			t.Errorf("hashed %t: pod %+v, %v", hash, p, err)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func newHasher(key []byte, lists map[string][]map[string]any) *hasher {
 	for _, resource := range words(`v1_nodes v1_pods v1_namespaces v1_persistentvolumeclaims v1_persistentvolumes
 		apps_v1_deployments apps_v1_replicasets apps_v1_statefulsets apps_v1_daemonsets batch_v1_jobs
 		policy_v1_poddisruptionbudgets resource.k8s.io_v1_resourceslices resource.k8s.io_v1_resourceclaims
-		resource.k8s.io_v1_resourceclaimtemplates`) {
+		resource.k8s.io_v1_resourceclaimtemplates autoscaling.x-k8s.io_v1_provisioningrequests`) {
 		for _, o := range lists[resource] {
 			meta, _ := o["metadata"].(map[string]any)
 			name, _ := meta["name"].(string)

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func key(r schema.GroupVersionResource) string {
 func (r Resource) namespaced() bool {
 	return slices.Contains([]string{"Pod", "PersistentVolumeClaim", "Event", "Deployment", "ReplicaSet", "StatefulSet",
 		"DaemonSet", "Job", "PodDisruptionBudget", "ResourceClaim",
-		"ResourceClaimTemplate"}, r.Kind)
+		"ResourceClaimTemplate", "ProvisioningRequest"}, r.Kind)
 }
 
 // metadata are the fields that are kept of every object. Annotations are kept by prefixes.
@@ -115,6 +116,9 @@ func Resources() []Resource {
 		of("apps", "v1", "daemonsets", "DaemonSet", workloadFields),
 		of("batch", "v1", "jobs", "Job", workloadFields),
 		of("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "spec status"),
+		// Details of other classes, and their parameters, may be anything.
+		of("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", "spec.podSets "+
+			"spec.provisioningClassName spec.parameters.bookingSeconds status.conditions status.provisioningClassDetails"),
 		of("coordination.k8s.io", "v1", "leases", "Lease", "spec", "tenon-scheduler", "kube-scheduler"),
 		of("tenon.sh", "v1alpha1", "nodelayouts", "NodeLayout",
 			"sequence agent base summary machine rules kubelet inexact holdings ended memoryGroups status"),
@@ -137,10 +141,41 @@ func Resources() []Resource {
 func (r Resource) stripped(object map[string]any, o Options) map[string]any {
 	out := r.keptFields(object)
 	meta, _ := out["metadata"].(map[string]any)
-	if namespace, _ := meta["namespace"].(string); r.Resource == "pods" && !slices.Contains(o.Messages, namespace) {
+	namespace, _ := meta["namespace"].(string)
+	switch {
+	case r.Resource == "pods" && !slices.Contains(o.Messages, namespace):
 		dropTerminationMessages(out)
+	case r.Resource == "provisioningrequests":
+		keepOwnDetails(out)
 	}
 	return out
+}
+
+// keepOwnDetails removes the details of a request that are not Tenon's. In the pods that Tenon writes down there, it
+// keeps the annotations that it keeps of pods.
+func keepOwnDetails(request map[string]any) {
+	status, _ := request["status"].(map[string]any)
+	details, _ := status["provisioningClassDetails"].(map[string]any)
+	for name, value := range details {
+		text, _ := value.(string)
+		pod := map[string]any{}
+		switch {
+		case strings.HasPrefix(name, "tenon.sh/places-"):
+			continue
+		case !strings.HasPrefix(name, "tenon.sh/pod-") || json.Unmarshal([]byte(text), &pod) != nil:
+			delete(details, name)
+			continue
+		}
+		kept := Resource{keep: words("metadata.creationTimestamp " + podFields)}.keptFields(pod)
+		delete(kept, "kind")
+		delete(kept, "apiVersion")
+		data, err := json.Marshal(kept)
+		if err != nil {
+			delete(details, name)
+			continue
+		}
+		details[name] = string(data)
+	}
 }
 
 // dropTerminationMessages removes the termination messages of a pod's containers: with the policy
