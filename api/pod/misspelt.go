@@ -17,9 +17,8 @@ const prefix = "tenon.sh/"
 // Annotations returns the names of all annotations of pods that a program of Tenon reads, in ascending order.
 func Annotations() []string {
 	return []string{AffinityGroupAnnotation, AlignAnnotation, IgnoreAnnotation, "tenon.sh/file", "tenon.sh/kubelet-change",
-		"tenon.sh/log-level", "tenon.sh/numa-affinity", ApartAnnotation, PolicyAnnotation, ScopeAnnotation,
-		TogetherAnnotation, "tenon.sh/order",
-		"tenon.sh/placement", "tenon.sh/scoring-strategy"}
+		"tenon.sh/log-level", MoveCostAnnotation, "tenon.sh/numa-affinity", ApartAnnotation, PolicyAnnotation,
+		ScopeAnnotation, TogetherAnnotation, "tenon.sh/order", "tenon.sh/placement", "tenon.sh/scoring-strategy"}
 }
 
 // Bounds on the texts about one pod.

@@ -7,15 +7,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
@@ -36,7 +39,8 @@ const maxPods = 110
 // same. NodeResourceTopologies count for nodes without a layout. Volumes are judged if the file has claims, volumes,
 // storage classes or CSI objects, and selectors of namespaces if it has namespaces. Extended resources of
 // DeviceClasses in the file do not count as amounts, and ResourceSlices and ResourceClaims give the devices that claims
-// hold. Export ignores other kinds of objects.
+// hold. ProvisioningRequests keep the room that their status names, if the file has pods. Export ignores other kinds of
+// objects.
 //
 // If the file has no pods, the pods in the layouts count as existing, and request what they hold. If it has no Nodes,
 // Export makes nodes of the layouts: pods may use each machine minus its reservations, and nodes have no labels.
@@ -83,9 +87,16 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 		s, err := bare(nodesOf(states, e.pods), e.pods)
 		return s, problems, err
 	}
-	s, err := Of(&kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,
-		Served: e.served, Devices: e.devices, Layouts: layouts})
-	if err == nil && len(e.pods) == 0 {
+	v := &kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,
+		Served: e.served, Devices: e.devices, Layouts: layouts}
+	if len(e.pods) > 0 { // without them it is unknown which places pods have used up
+		v.Keep(e.requests, time.Time{}) // a file is of its own time: its bookings end by their status
+	}
+	s, err := Of(v)
+	if err != nil {
+		return nil, problems, err
+	}
+	if s.budgets = e.budgets; len(e.pods) == 0 {
 		s.useHoldings()
 	}
 	return s, problems, err
@@ -154,7 +165,10 @@ type export struct {
 	// served are the extended resources of device classes; nil if the file has no classes.
 	served map[string]bool
 	// devices are slices and claims; nil if the file has none.
-	devices *kube.Devices
+	devices  *kube.Devices
+	requests []provisioning.Request
+	// budgets are nil if the file has none.
+	budgets []policyv1.PodDisruptionBudget
 }
 
 // maxDepth bounds lists in lists.
@@ -172,7 +186,8 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 	}
 	switch gvk.Kind {
 	case "List", "NodeLayoutList", "LayoutBaseList", "NodeResourceTopologyList", "NumatopologyList", "NodeList", "PodList",
-		"NamespaceList", "DeviceClassList", "ResourceSliceList", "ResourceClaimList":
+		"NamespaceList", "DeviceClassList", "ResourceSliceList", "ResourceClaimList", "ProvisioningRequestList",
+		"PodDisruptionBudgetList":
 		if depth == maxDepth {
 			return fmt.Errorf("%s: lists in lists", where)
 		}
@@ -243,6 +258,12 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 			e.devices = &kube.Devices{}
 		}
 		return decodeDevices(e.devices, gvk.Kind, text)
+	case "PodDisruptionBudget":
+		e.budgets = append(e.budgets, policyv1.PodDisruptionBudget{})
+		return json.Unmarshal(text, &e.budgets[len(e.budgets)-1])
+	case "ProvisioningRequest":
+		e.requests = append(e.requests, provisioning.Request{})
+		return json.Unmarshal(text, &e.requests[len(e.requests)-1])
 	case "PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIDriver", "CSINode", "VolumeAttachment",
 		"CSIStorageCapacity":
 		if e.storage == nil {

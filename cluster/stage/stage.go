@@ -17,6 +17,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,6 +60,8 @@ type Stage struct {
 	served map[string]bool
 	claims *document.Claims // see Claims
 	needs  *needs           // nil if nothing looks for claims of pods of files
+	// budgets are the PodDisruptionBudgets; nil if they are not known.
+	budgets []policyv1.PodDisruptionBudget
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
@@ -72,6 +75,18 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 	}
 	s, err := Of(v)
 	return s, v.Problems, err
+}
+
+// WithBudgets reads the disruption budgets of a cluster into a stage of it. They stay unknown if the identity may not
+// list them.
+func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, error) {
+	list, known, err := cluster.Budgets(ctx)
+	if err != nil || !known {
+		return s, err
+	}
+	out := *s
+	out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
+	return &out, nil
 }
 
 // assemble makes a stage of objects. It ignores states of nodes without a Node object, as the scheduler does.

@@ -2,12 +2,15 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -22,7 +25,75 @@ import (
 func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary, Ask: ask,
 		Claims:  findClaims,
-		Kubelet: readKubelet, Ignored: ignored}
+		Kubelet: readKubelet, Ignored: ignored,
+		Moving: &cli.Moving{Budgets: readBudgets, Movers: movers, Leaving: leaving, Unrelated: unrelated}}
+}
+
+// errNoStage is about a stage of another kind than those that this package makes.
+var errNoStage = errors.New("pods of this source cannot be moved")
+
+// readBudgets returns a stage that knows the disruption budgets of its cluster, if the user may read them.
+func readBudgets(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return nil, errNoStage
+	}
+	r, err := reach(k)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := r.reader()
+	if err != nil {
+		return nil, err
+	}
+	out, err := known.WithBudgets(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func movers(s cli.Stage, b defrag.Bounds, at time.Time) defrag.Field {
+	if known, ok := s.(*stage.Stage); ok {
+		return known.Movers(b, at)
+	}
+	return defrag.Field{}
+}
+
+func unrelated(s cli.Stage, wants []*whatif.Want) bool {
+	known, ok := s.(*stage.Stage)
+	return ok && known.Unrelated(wants)
+}
+
+// leaving returns a stage without some pods, and what their successors want there.
+func leaving(s cli.Stage, uids []string) (cli.Stage, []*whatif.Want, error) {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return nil, nil, errNoStage
+	}
+	gone := map[string]bool{}
+	for _, uid := range uids {
+		gone[uid] = true
+	}
+	after, wants := known.Leaving(gone), map[string]*whatif.Want{}
+	for p := range kube.EachPod(known.Pods()) {
+		if !gone[string(p.UID)] {
+			continue
+		}
+		w, err := after.Existing(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		wants[string(p.UID)] = w.Want
+	}
+	out := make([]*whatif.Want, 0, len(uids))
+	for _, uid := range uids {
+		if wants[uid] == nil {
+			return nil, nil, fmt.Errorf("pod %s is not there", uid)
+		}
+		out = append(out, wants[uid])
+	}
+	return after, out, nil
 }
 
 // vary returns a stage with the changes of a variation, and the names of the nodes whose rules have changed. It

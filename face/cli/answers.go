@@ -19,6 +19,8 @@ type (
 	Explanation = explanationDocument
 	// Simulation is what "simulate -o json" writes.
 	Simulation = simulationDocument
+	// Defragmentation is what "defrag -o json" writes.
+	Defragmentation = defragDocument
 	// PodCheck is what "check -o json" writes.
 	PodCheck = checkDocument
 	// Capacity is what "top -o json" writes.
@@ -112,6 +114,32 @@ func Simulate(ctx context.Context, from Stages, r Request) (out Simulation, err 
 	return out, err
 }
 
+// Moves selects for which pods others move, and which may move; the flags of defrag work the same way.
+type Moves struct {
+	// Manifest, Namespace, Count and Pending of the request are pods that get room; the other fields have no meaning.
+	Request
+
+	For, Empty, From []string
+	// Most is how many pods may move; 0 is as many as without the flag.
+	Most int
+}
+
+// Defrag runs the command defrag on the cluster of the given stages. An error of the manifest is a [ManifestError].
+// That there is no plan is no error.
+func Defrag(ctx context.Context, from Stages, m Moves) (out Defragmentation, err error) {
+	args := append([]string{"defrag"}, Request{Manifest: m.Manifest, Count: max(0, m.Count), Pending: m.Pending}.args()...)
+	for flag, values := range map[string][]string{"for": m.For, "empty": m.Empty, "from-namespace": m.From} {
+		for _, v := range values {
+			args = append(args, "--"+flag+"="+v)
+		}
+	}
+	if m.Most > 0 {
+		args = append(args, "--most="+strconv.Itoa(m.Most))
+	}
+	err = from.run(ctx, m.Request, maxSimulated, args, &out)
+	return out, err
+}
+
 // Check runs the command check on the cluster of the given stages. An error of the manifest is a [ManifestError].
 // Pods that cannot run are no error.
 func Check(ctx context.Context, from Stages, r Request) (out PodCheck, err error) {
@@ -137,7 +165,7 @@ func (s Stages) run(ctx context.Context, r Request, maxWorkloads int, args []str
 		}
 	}
 	var out bytes.Buffer
-	root := newApp(Setup{Stages: Stages{Vary: s.Vary, Cluster: func(context.Context, Kubeconfig) (Stage,
+	root := newApp(Setup{Stages: Stages{Vary: s.Vary, Moving: s.Moving, Cluster: func(context.Context, Kubeconfig) (Stage,
 		[]document.Problem, string, error) {
 		return stage, problems, r.Namespace, nil
 	}}}).root()

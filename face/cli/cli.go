@@ -173,7 +173,7 @@ To complete names of pods and nodes behind "kubectl tenon", link the plugin to a
 	complete(root, "cluster", choicesOf(a.kube.clusters))
 	complete(root, "user", choicesOf(a.kube.users))
 	root.AddCommand(a.explainCommand(), a.mapCommand(), a.podsCommand(), a.topCommand(), a.simulateCommand(),
-		a.checkCommand(), a.affinityCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
+		a.defragCommand(), a.checkCommand(), a.affinityCommand(), a.doctorCommand(), a.bundleCommand(), a.kubeletCommand(),
 		a.compareCommand(), a.consoleCommand(), a.versionCommand())
 	return root
 }

@@ -94,6 +94,8 @@ var exits = map[string]map[int]string{
 	"top":                {ExitYes: "", ExitError: "nope"},
 	"simulate": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
 		ExitPart: "-f DIR/vm.yaml"},
+	"defrag": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
+		ExitPart: "-f DIR/vm.yaml"},
 	"check": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
 		ExitPart: "-f DIR/vm.yaml"},
 	"affinity": {ExitYes: "", ExitError: "-o xml"},

@@ -67,6 +67,8 @@ type Stages struct {
 	Kubelet func(config []byte, m *topo.Machine) (place.Rules, whatif.Amounts, error)
 	// Ignored returns the fields of a KubeletConfiguration that kubelets ignore; nil if no list is known.
 	Ignored func(config []byte) []string
+	// Moving is for the command defrag; nil if no pods can be moved.
+	Moving *Moving
 	// Slots holds earlier counts of free slots for a program that simulates repeatedly; it may be nil.
 	Slots *Slots
 }

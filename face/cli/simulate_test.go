@@ -41,6 +41,7 @@ func stages(exported []byte) Stages {
 			return s, problems, k.Namespace(), err
 		},
 		Export: export,
+		Moving: moving,
 		Claims: func(ctx context.Context, _ Kubeconfig, s Stage, f ClaimFiles) (Stage, error) {
 			return s.(*stage.Stage).Finding(ctx, nil, f.Namespace, f.Files), nil
 		},
@@ -225,6 +226,7 @@ func TestSimulationsWriteAsDrawn(t *testing.T) {
 func TestTheDocumentShowsTheGoldenSimulations(t *testing.T) {
 	for page, files := range map[string][]string{
 		"howto/plan-capacity.md": {"simulate-machines.txt", "simulate-train.yaml"},
+		"howto/make-room.md":     {"defrag.txt"},
 		"reference/kubectl-tenon.md": {"simulate.json", "simulate-kubelet.yaml", "simulate-one.yaml",
 			"simulate-pair.txt"},
 	} {

@@ -333,6 +333,49 @@ func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
 	return answer(w, q.Request, doc)
 }
 
+// moves returns which pods a request wants to get room.
+func (q *request) moves() (cli.Moves, error) {
+	out := cli.Moves{Request: q.asRequest(), For: q.values["for"], Empty: q.values["empty"], From: q.values["from"]}
+	out.Most, _ = strconv.Atoi(q.values.Get("most"))
+	refused := func(field, detail string) (cli.Moves, error) {
+		return out, fail(http.StatusUnprocessableEntity, field, detail)
+	}
+	switch {
+	case len(out.Manifest) == 0 && len(out.For) == 0 && len(out.Empty) == 0 && !out.Pending:
+		return refused("body", "is empty: send a manifest, or ask for for, pending or empty")
+	case out.Count != 0 && len(out.Manifest) == 0:
+		return refused("count", "needs a manifest in the body")
+	}
+	state := q.who.View.State()
+	for _, name := range out.Empty {
+		if _, ok := state.Node(name); !ok {
+			return refused("empty", "there is no node "+name+", or you may not read it")
+		}
+	}
+	for _, name := range out.For {
+		namespace, pod, _ := strings.Cut(name, "/")
+		waits := slices.ContainsFunc(q.who.View.Pods(func(p live.Pod) bool {
+			return p.ID.Namespace == namespace && p.ID.Name == pod && p.Node == "" && !p.Ended()
+		}), func(live.Pod) bool { return true })
+		if !waits {
+			return refused("for", "no pod "+name+" waits for a node, or you may not read it")
+		}
+	}
+	return out, nil
+}
+
+func (h *Handler) defrag(w http.ResponseWriter, q *request) error {
+	asked, err := q.moves()
+	if err != nil {
+		return err
+	}
+	doc, err := h.bounded(q, func(ctx context.Context) (any, error) { return cli.Defrag(ctx, q.who.Stages, asked) })
+	if err != nil {
+		return err
+	}
+	return answer(w, q.Request, doc)
+}
+
 func (h *Handler) decisions(w http.ResponseWriter, q *request) error {
 	ctx, cancel := context.WithTimeout(q.Context(), maxAnswer)
 	defer cancel()

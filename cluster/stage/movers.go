@@ -1,0 +1,240 @@
+package stage
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/group"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file finds out which pods may be evicted so that others get room, and what their successors want.
+
+// Movers returns the pods that may move at a time, and what their successors want on this stage.
+func (s *Stage) Movers(b defrag.Bounds, at time.Time) (out defrag.Field) {
+	out.Unread = s.budgets == nil
+	budgets := newBudgets(s.budgets)
+	out.Budgets = budgets.allowed
+	for i := range s.nodes {
+		for _, kept := range s.on[s.nodes[i].Name] {
+			p := kept.Pod()
+			if kube.GoesWithNode(p) || p.DeletionTimestamp != nil {
+				continue
+			}
+			m, why := s.mover(i, p, b, at)
+			if why == "" {
+				m.Budgets, why = budgets.of(p)
+			}
+			if why != "" {
+				out.Fixed = append(out.Fixed, defrag.Fixed{Pod: kube.ID(p), Node: i, Why: why})
+				continue
+			}
+			out.Movers = append(out.Movers, m)
+		}
+	}
+	return out
+}
+
+// mover returns a pod as a mover, or why it may not move.
+func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, at time.Time) (m defrag.Mover, why string) {
+	if why = excluded(p, b, at); why != "" {
+		return m, why
+	}
+	if m.Weight, why = moveCost(p); why != "" {
+		return m, why
+	}
+	if len(p.Spec.ResourceClaims) > 0 || len(s.Allocated(p)) > 0 {
+		return m, "has devices of claims (DRA), whose new devices are not predicted"
+	}
+	w, err := s.Existing(p)
+	switch {
+	case err != nil:
+		return m, "cannot be placed again: " + printable.Clip(err.Error(), 200)
+	case len(w.Unjudged) > 0:
+		return m, "asks for what is not judged: " + strings.Join(w.Unjudged, ", ")
+	}
+	if why = unknownHolding(&s.nodes[node], p, w.Want); why != "" {
+		return m, why
+	}
+	needs, _ := kube.Needs(p) // Existing has computed them
+	m.Resident, m.Node, m.Want = whatif.Resident{Pod: kube.ID(p), Needs: needs}, node, w.Want
+	m.Priority = priority(p)
+	if m.Started = p.CreationTimestamp.Unix(); p.Status.StartTime != nil {
+		m.Started = p.Status.StartTime.Unix()
+	}
+	return m, ""
+}
+
+// excluded returns why the pod itself, its owner or the user's bounds keep a pod where it is; "" if nothing does.
+func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
+	started := p.CreationTimestamp
+	if p.Status.StartTime != nil {
+		started = *p.Status.StartTime
+	}
+	switch {
+	case len(b.Namespaces) > 0 && !slices.Contains(b.Namespaces, p.Namespace):
+		return "is of another namespace"
+	case b.MaxPriority != nil && priority(p) > *b.MaxPriority:
+		return fmt.Sprintf("has a priority above %d", *b.MaxPriority)
+	case at.Sub(started.Time) < time.Duration(b.MinSeconds)*time.Second:
+		return "has run for less than " + (time.Duration(b.MinSeconds) * time.Second).String()
+	case metav1.GetControllerOf(p) == nil && !b.Bare:
+		return "has no controller that would create it again"
+	case p.Annotations[safeToEvict] == "false":
+		return "has the annotation " + safeToEvict + "=false"
+	case group.Of(&p.Spec) != "" || p.Annotations[volcanoGroup] != "":
+		return "belongs to a gang, which would have to move as a whole"
+	case localData(&p.Spec) && !b.LocalData:
+		return "keeps data in an emptyDir"
+	}
+	return ""
+}
+
+const (
+	// safeToEvict is Cluster Autoscaler's annotation, which users set to keep pods where they are.
+	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	// volcanoGroup is Volcano's annotation with the PodGroup of a pod.
+	volcanoGroup = "scheduling.k8s.io/group-name"
+)
+
+// localData reports whether a pod keeps data in an emptyDir on a disk, as kubectl drain asks. Those in memory, such as
+// hugepages, have none that anybody misses.
+func localData(p *v1.PodSpec) bool {
+	return slices.ContainsFunc(p.Volumes, func(v v1.Volume) bool {
+		return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
+	})
+}
+
+// maxMoveCost is the highest cost that a pod may state.
+const maxMoveCost = 1000
+
+// moveCost returns what it costs to move a pod, 1 without its annotation, or what is wrong with the annotation.
+func moveCost(p *v1.Pod) (cost int64, wrong string) {
+	text, given := p.Annotations[podapi.MoveCostAnnotation]
+	if !given {
+		return 1, ""
+	}
+	cost, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || cost < 1 || cost > maxMoveCost {
+		return 0, fmt.Sprintf("says %q in its annotation %s, which is no number of 1 to %d", printable.Clip(text, 40),
+			podapi.MoveCostAnnotation, maxMoveCost)
+	}
+	return cost, ""
+}
+
+// unknownHolding returns why it is not known what a pod holds on its node; "" if it is.
+func unknownHolding(n *whatif.Node, p *v1.Pod, w *whatif.Want) string {
+	if w.Pod.Plain() {
+		return ""
+	}
+	if n.State == nil || n.State.Quality != state.Exact {
+		return "is on a node whose holdings are not known exactly"
+	}
+	if _, holds := n.State.Entry(string(p.UID)); !holds || n.State.Doubtful() != "" {
+		return "is on a node that has not reported all its pods yet"
+	}
+	return ""
+}
+
+// budgets are the disruption budgets as the API server's evictions count them
+// (pkg/registry/core/pod/storage/eviction.go of Kubernetes 1.37): a budget with an empty selector selects all pods of
+// its namespace.
+type budgets struct {
+	selectors []labels.Selector
+	allowed   []int
+	in        map[string][]int // by namespace
+}
+
+func newBudgets(list []policyv1.PodDisruptionBudget) *budgets {
+	b := &budgets{in: map[string][]int{}}
+	for i := range list {
+		x := &list[i]
+		selector, err := metav1.LabelSelectorAsSelector(x.Spec.Selector)
+		if err != nil {
+			continue // such a budget selects nothing
+		}
+		allowed := int(max(0, x.Status.DisruptionsAllowed))
+		if x.Status.ObservedGeneration < x.Generation {
+			allowed = 0
+		}
+		b.in[x.Namespace] = append(b.in[x.Namespace], len(b.allowed))
+		b.selectors, b.allowed = append(b.selectors, selector), append(b.allowed, allowed)
+	}
+	return b
+}
+
+// of returns the indices in allowed of the budgets that count the eviction of a pod, or why it cannot be evicted.
+func (b *budgets) of(p *v1.Pod) (out []int, why string) {
+	for _, i := range b.in[p.Namespace] {
+		if b.selectors[i].Matches(labels.Set(p.Labels)) {
+			out = append(out, i)
+		}
+	}
+	if len(out) > 1 {
+		return nil, "has more than one PodDisruptionBudget, so the API server evicts it never"
+	}
+	return out, ""
+}
+
+// Leaving returns the stage without some existing pods, by UID.
+func (s *Stage) Leaving(uids map[string]bool) *Stage {
+	out := *s
+	out.nodes, out.on, out.bars = slices.Clone(s.nodes), map[string][]kube.Stored{}, map[string]*whatif.Bars{}
+	out.pods = slices.DeleteFunc(slices.Clone(s.pods), func(p kube.Stored) bool { return uids[string(p.Pod().UID)] })
+	for i := range out.nodes {
+		n := &out.nodes[i]
+		var residents []whatif.Resident
+		var gone []int
+		stay := slices.Clone(n.Pods)
+		stay = slices.DeleteFunc(stay, func(x whatif.Resident) bool {
+			if uids[x.Pod.UID] {
+				residents, gone = append(residents, x), append(gone, len(gone))
+			}
+			return uids[x.Pod.UID]
+		})
+		if out.on[n.Name] = s.on[n.Name]; len(gone) > 0 {
+			out.on[n.Name] = slices.DeleteFunc(slices.Clone(s.on[n.Name]), func(p kube.Stored) bool {
+				return uids[string(p.Pod().UID)]
+			})
+			*n = *n.After(residents, gone)
+			n.Pods = stay
+		}
+	}
+	out.excluding = excluding(out.on)
+	return &out
+}
+
+// Unrelated removes from wants what other pods mean to them, if no pod means anything to another one: where each may go
+// depends on amounts, NUMA nodes, labels and taints alone. Otherwise it changes nothing and returns false.
+func (s *Stage) Unrelated(wants []*whatif.Want) bool {
+	if len(s.excluding) > 0 {
+		return false
+	}
+	for _, w := range wants {
+		if p, is := w.Peers.(*peer); is && p.relates() {
+			return false
+		}
+	}
+	for _, w := range wants {
+		w.Peers = nil
+	}
+	return true
+}
+
+// relates reports whether a pod has requirements of other pods, or takes what only one pod of a node may have.
+func (p *peer) relates() bool {
+	return len(p.affinity)+len(p.anti)+len(p.spread)+len(p.ports)+len(p.exclusive) > 0 || volumes(&p.pod.Spec)
+}

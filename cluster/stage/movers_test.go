@@ -1,0 +1,82 @@
+package stage
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/core/defrag"
+)
+
+func controlled(kind string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
+		p.Labels = map[string]string{"app": p.Name}
+	}
+}
+
+func budget(name string, allowed int32, selector *metav1.LabelSelector) policyv1.PodDisruptionBudget {
+	b := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}}
+	b.Spec.Selector, b.Status.DisruptionsAllowed = selector, allowed
+	return b
+}
+
+// Budgets count as the API server's evictions count them.
+func TestBudgetsOfMovers(t *testing.T) {
+	app := func(name string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	}
+	stale := budget("stale", 3, app("d"))
+	stale.Generation = 2
+	elsewhere := budget("elsewhere", 0, app("a"))
+	elsewhere.Namespace = "other"
+	s := made(t, []v1.Node{node("n", nil)}, running("a", "n", "1", controlled("ReplicaSet")),
+		running("b", "n", "1", controlled("ReplicaSet")), running("c", "n", "1", controlled("ReplicaSet")),
+		running("d", "n", "1", controlled("ReplicaSet")), running("daemon", "n", "1", controlled("DaemonSet")),
+		running("bare", "n", "1", nil))
+	s.budgets = []policyv1.PodDisruptionBudget{budget("one", 2, app("b")), budget("c1", 1, app("c")),
+		budget("c2", 1, app("c")), stale, elsewhere, budget("none", 1, nil)}
+	got := s.Movers(defrag.Bounds{}, time.Now())
+	allowed := map[string]int{}
+	for _, m := range got.Movers {
+		allowed[m.Pod.Name] = -1
+		for _, b := range m.Budgets {
+			allowed[m.Pod.Name] = got.Budgets[b]
+		}
+	}
+	if len(allowed) != 3 || allowed["a"] != -1 || allowed["b"] != 2 || allowed["d"] != 0 || got.Unread {
+		t.Errorf("evictions that budgets allow: %v (unread: %t)", allowed, got.Unread)
+	}
+	why := map[string]string{}
+	for _, x := range got.Fixed {
+		why[x.Pod.Name] = x.Why
+	}
+	if len(why) != 2 || why["c"] != "has more than one PodDisruptionBudget, so the API server evicts it never" ||
+		why["bare"] != "has no controller that would create it again" {
+		t.Errorf("pods that may not move: %v", why)
+	}
+	s.budgets = []policyv1.PodDisruptionBudget{budget("all", 0, &metav1.LabelSelector{})}
+	if got := s.Movers(defrag.Bounds{Bare: true}, time.Now()); len(got.Movers) != 5 || len(got.Movers[0].Budgets) != 1 {
+		t.Errorf("an empty selector selects all pods of the namespace: %+v", got.Movers)
+	}
+	s.budgets = nil
+	if !s.Movers(defrag.Bounds{}, time.Now()).Unread {
+		t.Error("budgets that were not read are not said")
+	}
+}
+
+// What pods leave behind is free, and nothing else has changed.
+func TestAStageWithoutPodsThatLeave(t *testing.T) {
+	s := made(t, []v1.Node{node("m", nil), node("n", nil)}, running("a", "n", "3", nil), running("b", "n", "2", nil))
+	after := s.Leaving(map[string]bool{"uid-a": true})
+	if left := after.Nodes()[1].Left("cpu"); left != 6000 {
+		t.Errorf("%d CPUs are left", left)
+	}
+	if len(after.Nodes()[1].Pods) != 1 || len(after.Pods()) != 1 || s.Nodes()[1].Left("cpu") != 3000 ||
+		len(s.Pods()) != 2 {
+		t.Errorf("%d pods are left; before %d", len(after.Pods()), len(s.Pods()))
+	}
+}

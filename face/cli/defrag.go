@@ -1,0 +1,442 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// Moving has what the command defrag asks of a stage.
+type Moving struct {
+	// Budgets returns a stage that knows the cluster's disruption budgets, if the user may read them.
+	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
+	// Movers returns the pods that may move at a time.
+	Movers func(s Stage, b defrag.Bounds, at time.Time) defrag.Field
+	// Leaving returns the stage without some pods, by UID, and what their successors want there, in the order of uids.
+	Leaving func(s Stage, uids []string) (after Stage, wants []*whatif.Want, err error)
+	// Unrelated removes from wants what other pods mean to them, if none means anything to another. Otherwise it returns
+	// false.
+	Unrelated func(s Stage, wants []*whatif.Want) bool
+}
+
+const defragLong = `Find the fewest pods to move so that others get room.
+
+Free CPUs, memory and devices that lie scattered over NUMA nodes take no pod that needs them on one.
+The command finds the cheapest pods to evict so that the wanted pods fit, and so that every evicted
+pod has a new place at the same time: by what kubelets would decide, and by labels, taints, amounts
+and disruption budgets. It only reads, and evicts nothing.
+
+Pods of DaemonSets, static pods, gangs, pods with claims of devices (DRA), pods that ask for what is not
+judged, and pods with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=false never move.
+A pod says by the annotation tenon.sh/move-cost (1 to 1000) what its move costs; without it 1.
+
+The exit code is 0 if there is a plan, or if nothing has to move; 1 if there is none; 3 if there is one,
+and pods of some objects cannot be judged; 2 after an error.`
+
+const defragExample = `  # What has to move so that a pod that waits gets room?
+  kubectl tenon defrag --for ml/trainer-0
+
+  # What has to move so that two more pods like one fit?
+  kubectl tenon defrag --like ml/trainer-0 --count 2
+
+  # Where would the pods of a node go, and what has to make way for them?
+  kubectl tenon defrag --empty node-a
+
+  # Only pods of low priority may move, at most three, and none that has just started
+  kubectl tenon defrag -f train.yaml --max-priority 0 --most 3 --min-age 30m --map`
+
+// defragFlags are the choices of the command.
+type defragFlags struct {
+	files, pods, empty, namespaces []string
+	recursive, pending             bool
+	like, count, nodes             string
+	maxPriority, most              int
+	minAge                         time.Duration
+	bare, localData, maps          bool
+	guarded                        guardFlags
+	output                         output
+	drawing                        mapFlags
+}
+
+// MaxMoves bounds the pods that may move.
+const MaxMoves = 100
+
+const (
+	// maxGoal bounds the pods that are to get room.
+	maxGoal = 256
+	// The search tries at most maxTrials sets, and so many that placing their pods looks at defragEffort nodes.
+	maxTrials    = 2_000
+	minTrials    = 20
+	defragEffort = 20_000_000
+)
+
+func (a *app) defragCommand() *cobra.Command {
+	var f defragFlags
+	c := &cobra.Command{
+		Use:     "defrag",
+		Short:   "Find the fewest pods to move so that others get room",
+		Long:    defragLong,
+		Example: defragExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.defrag(c, f) },
+	}
+	c.SetFlagErrorFunc(kustomization)
+	s := c.Flags()
+	s.StringArrayVar(&f.pods, "for", nil,
+		"Pod that waits and is to get room, [NAMESPACE/]NAME. This flag can be repeated.")
+	s.BoolVar(&f.pending, "pending", false, "All pods that wait are to get room, at the same time.")
+	s.StringArrayVarP(&f.files, "filename", "f", nil, filesHelp)
+	s.BoolVarP(&f.recursive, "recursive", "R", false, recursiveHelp)
+	s.StringVar(&f.like, "like", "", "Existing pod, [NAMESPACE/]NAME, of which more are to fit: one, or --count.")
+	s.StringVar(&f.count, "count", "", "Number of pods of each workload of -f and --like, in place of its replicas.")
+	s.StringArrayVar(&f.empty, "empty", nil, "Node that all its pods are to leave. This flag can be repeated.")
+	s.StringArrayVar(&f.namespaces, "from-namespace", nil,
+		"Namespace whose pods may move; without it those of all. This flag can be repeated.")
+	s.IntVar(&f.maxPriority, "max-priority", math.MaxInt32, "Highest priority of pods that may move.")
+	s.DurationVar(&f.minAge, "min-age", 0, "How long a pod must have run before it may move, such as 30m.")
+	s.IntVar(&f.most, "most", 10, fmt.Sprintf("How many pods may move, at most %d.", MaxMoves))
+	s.BoolVar(&f.bare, "bare", false, "Pods without a controller may move, too: nobody creates them again.")
+	s.BoolVar(&f.localData, "delete-emptydir-data", false, "Pods that keep data in an emptyDir may move, too.")
+	s.StringVar(&f.nodes, "nodes", "", `File with the output of "kubectl get `+
+		`nodelayouts,layoutbases,nodes,pods,poddisruptionbudgets -A -o json", in place of a cluster.`)
+	f.guarded.bind(c)
+	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
+	s.BoolVar(&f.drawing.all, "all", false, "Show all moves, nodes and maps, however many there are.")
+	f.output.bind(c, "json", "yaml", "name")
+	complete(c, "for", a.podNames)
+	complete(c, "like", a.podNames)
+	complete(c, "empty", a.nodeNames)
+	complete(c, "from-namespace", a.namespaceNames)
+	return c
+}
+
+// check returns an error for flags that are out of bounds or contradict each other.
+func (f *defragFlags) check() error {
+	switch {
+	case len(f.pods) == 0 && !f.pending && len(f.files) == 0 && f.like == "" && len(f.empty) == 0:
+		return errors.New("say what is to get room: --for POD, --pending, -f FILE or --like POD, or a node that is to be " +
+			"empty: --empty NODE")
+	case f.count != "" && len(f.files) == 0 && f.like == "":
+		return errors.New("--count needs -f FILE or --like POD")
+	case f.count == "max":
+		return errors.New(`--count max is for simulate: want a number`)
+	case f.most < 1 || f.most > MaxMoves:
+		return fmt.Errorf("--most %d: want 1..%d", f.most, MaxMoves)
+	case f.maxPriority < math.MinInt32 || f.maxPriority > math.MaxInt32:
+		return fmt.Errorf("--max-priority %d is no priority", f.maxPriority)
+	case f.minAge < 0:
+		return fmt.Errorf("--min-age %s is negative", f.minAge)
+	}
+	if err := f.drawing.check(nil); err != nil {
+		return err
+	}
+	return f.output.check()
+}
+
+// bounds returns which pods may move.
+func (f *defragFlags) bounds() defrag.Bounds {
+	out := defrag.Bounds{Namespaces: f.namespaces, MinSeconds: int64(f.minAge.Seconds()), Bare: f.bare,
+		LocalData: f.localData}
+	if f.maxPriority < math.MaxInt32 {
+		priority := int32(f.maxPriority)
+		out.MaxPriority = &priority
+	}
+	return out
+}
+
+// simulates returns the flags of simulate with the same sources and pods.
+func (f *defragFlags) simulates() simulateFlags {
+	return simulateFlags{files: f.files, recursive: f.recursive, pod: f.like, count: f.count, nodes: f.nodes}
+}
+
+// defragmentation is one run of the command: its input, and what was found.
+type defragmentation struct {
+	stage    Stage
+	source   string
+	problems []document.Problem
+	tasks    []*task
+	field    defrag.Field
+	problem  defrag.Problem
+	empty    []string // names
+	result   defrag.Result
+	stuck    []defrag.Fixed // pods of nodes that are to be empty, which may not move
+	// notJudged are objects of files whose pods are not judged, and why.
+	notJudged []string
+}
+
+// defrag finds a plan and writes it. It returns errNoPlace if there is none.
+func (a *app) defrag(c *cobra.Command, f defragFlags) error {
+	f.drawing.color = a.color
+	if err := f.check(); err != nil {
+		return err
+	}
+	if a.setup.Stages.Moving == nil {
+		return errors.New("pods cannot be moved here")
+	}
+	d, err := a.defragmented(c, f)
+	if err != nil {
+		return err
+	}
+	done, err := f.output.write(c.OutOrStdout(), d.document(), d.names())
+	if !done {
+		err = d.write(c.OutOrStdout(), f)
+	}
+	switch {
+	case err != nil:
+		return err
+	case d.result.Plan == nil:
+		return errNoPlace
+	case len(d.notJudged) > 0:
+		return errNotJudged
+	}
+	return nil
+}
+
+// defragmented reads the cluster and finds a plan.
+func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, error) {
+	moving := a.setup.Stages.Moving
+	for _, ref := range f.pods { // the namespaces that they name are read
+		if namespace, _, both := strings.Cut(strings.TrimPrefix(ref, "pod/"), "/"); both {
+			a.kube.named = append(a.kube.named, namespace)
+		}
+	}
+	all, err := a.inputs(c, f.simulates())
+	if err != nil {
+		return nil, err
+	}
+	if f.nodes == "" {
+		if all.stage, err = moving.Budgets(c.Context(), a.kube, all.stage); err != nil {
+			return nil, err
+		}
+	}
+	d := &defragmentation{stage: all.stage, source: all.source, problems: all.problems}
+	if d.tasks, d.notJudged, err = a.goals(f, d.stage, all, c.ErrOrStderr()); err != nil {
+		return nil, err
+	}
+	warnUnjudged(c.ErrOrStderr(), slices.DeleteFunc(slices.Clone(d.tasks), func(t *task) bool { return !t.waiting }))
+	d.field = moving.Movers(d.stage, f.bounds(), time.Now())
+	if err := d.pose(f); err != nil {
+		return nil, err
+	}
+	var wants []*whatif.Want
+	for _, m := range d.problem.Pods {
+		wants = append(wants, m.Want)
+	}
+	for i := range d.problem.Movers {
+		wants = append(wants, d.problem.Movers[i].Want)
+	}
+	if d.field.Related = !moving.Unrelated(d.stage, wants); d.field.Related {
+		goals := func(s Stage) ([]*task, error) {
+			out, _, err := a.goals(f, s, all, io.Discard)
+			return out, err
+		}
+		d.problem.Confirm = func(p *defrag.Plan) bool { return d.confirmed(p, moving, goals) }
+	}
+	if len(d.stuck) > 0 {
+		return d, nil // the nodes cannot be empty
+	}
+	progress := progressOn(c.Context(), c.ErrOrStderr())
+	progress.verb = "defrag"
+	d.result, err = defrag.Find(d.problem, progress.step)
+	return d, err
+}
+
+// goals returns the pods that are to get room, first the ones that wait, and the objects whose pods are not judged.
+func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out []*task, notJudged []string,
+	err error) {
+	var waiting []*task
+	wanted := map[string]bool{}
+	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
+	var named []string
+	for _, ref := range f.pods {
+		id := strings.TrimPrefix(ref, "pod/")
+		if !strings.Contains(id, "/") {
+			id = namespace + "/" + id
+		}
+		named, wanted[id] = append(named, id), true
+	}
+	if f.pending || len(f.pods) > 0 {
+		for _, w := range s.Pending() {
+			id := w.Namespace + "/" + w.Name
+			if f.pending || wanted[id] {
+				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
+			}
+			delete(wanted, id)
+		}
+	}
+	for _, id := range named {
+		if wanted[id] {
+			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
+		}
+	}
+	if len(f.files) > 0 || f.like != "" {
+		sim := f.simulates()
+		count, err := sim.counted()
+		if err != nil {
+			return nil, nil, err
+		}
+		x := &simulation{stage: s}
+		if out, err = a.tasks(sim, x, all, count, stderr); err != nil {
+			return nil, nil, err
+		}
+		notJudged = x.notJudged
+	}
+	out, err = numbered(append(waiting, out...))
+	return out, notJudged, err
+}
+
+// numbered numbers the tasks, and refuses those for which no pods can be moved.
+func numbered(tasks []*task) ([]*task, error) {
+	pods := 0
+	for i, t := range tasks {
+		t.turn = i + 1
+		if t.workload.PerNode {
+			return nil, fmt.Errorf("%s has a pod on each node: name the nodes' pods that wait with --for", t.workload)
+		}
+		if pods += t.wanted; pods > maxGoal {
+			return nil, fmt.Errorf("more than %d pods are to get room", maxGoal)
+		}
+	}
+	return tasks, nil
+}
+
+// goalPods returns the pods of tasks.
+func goalPods(tasks []*task) (out []whatif.Member) {
+	for _, t := range tasks {
+		for i := range t.wanted {
+			out = append(out, whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want})
+		}
+	}
+	return out
+}
+
+// pose sets the problem.
+func (d *defragmentation) pose(f defragFlags) error {
+	guarded, err := f.guarded.guard()
+	if err != nil {
+		return err
+	}
+	var workloads []*whatif.Workload
+	last := true
+	for _, t := range d.tasks {
+		workloads = append(workloads, t.workload)
+		last = last && !t.waiting
+	}
+	nodes := d.stage.Nodes()
+	p := defrag.Problem{Nodes: nodes, Rules: whatif.Rules{Guard: guarded}, Pods: goalPods(d.tasks), Last: last,
+		Movers: d.field.Movers, Budgets: d.field.Budgets, Most: f.most}
+	p.Rules.Strategy.Mix = whatif.Usual(d.stage.Usual(), workloads)
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(nodeNamesIn(f.empty)))) {
+		at := slices.IndexFunc(nodes, func(n whatif.Node) bool { return n.Name == name })
+		if at < 0 {
+			return fmt.Errorf("--empty: node %q is not there", name)
+		}
+		p.Empty, d.empty = append(p.Empty, at), append(d.empty, name)
+		for _, x := range d.field.Fixed {
+			if x.Node == at {
+				d.stuck = append(d.stuck, x)
+			}
+		}
+	}
+	p.Trials = min(maxTrials, max(minTrials, defragEffort/max(1, len(nodes)*(len(p.Pods)+f.most))))
+	d.problem = p
+	return nil
+}
+
+// confirmed reports whether all pods of a plan get their places on a cluster without the pods that move, also by what
+// pods mean to each other.
+func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(Stage) ([]*task, error)) bool {
+	var uids []string
+	for _, m := range p.Moves {
+		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
+	}
+	after, wants, err := moving.Leaving(d.stage, uids)
+	if err != nil {
+		return false
+	}
+	tasks, err := goals(after)
+	if err != nil {
+		return false
+	}
+	type seat struct {
+		whatif.Member
+		at int
+	}
+	var first, back []seat
+	for i, m := range goalPods(tasks) {
+		first = append(first, seat{m, p.Placed[i].Node})
+	}
+	for i, m := range p.Moves {
+		back = append(back, seat{whatif.Member{ID: m.To.Pod, Want: wants[i]}, m.To.Node})
+	}
+	order := slices.Concat(first, back)
+	if d.problem.Last {
+		order = slices.Concat(back, first)
+	}
+	nodes := slices.Clone(after.Nodes())
+	for _, at := range d.problem.Empty {
+		nodes[at].Gone = true
+	}
+	plan := whatif.New(nodes, d.problem.Rules)
+	for _, x := range order {
+		one := whatif.Gang{Pods: []whatif.Member{x.Member}, Least: 1, Racks: []whatif.Rack{{Nodes: []int{x.at}}}}
+		if out, err := plan.Together(one, func() error { return nil }); err != nil || !out.Fits {
+			return false
+		}
+	}
+	return true
+}
+
+// names returns the pods that move, as kubectl names them.
+func (d *defragmentation) names() (out []string) {
+	if d.result.Plan == nil {
+		return nil
+	}
+	for _, m := range d.result.Plan.Moves {
+		out = append(out, "pod/"+d.problem.Movers[m.Mover].Pod.String())
+	}
+	return out
+}
+
+// unjudged are objects, and requirements of the pods that get room, which are not judged.
+func (d *defragmentation) unjudged() []string {
+	out := slices.Clone(d.notJudged)
+	for _, t := range d.tasks {
+		for _, what := range t.workload.Unjudged {
+			if !slices.Contains(out, what) {
+				out = append(out, what)
+			}
+		}
+	}
+	return out
+}
+
+// fixed counts the pods that may not move by the reason, the most frequent first, each with its number.
+func (d *defragmentation) fixed() (out []fixedDocument) {
+	at := map[string]int{}
+	for _, x := range d.field.Fixed {
+		why, _, _ := strings.Cut(x.Why, ": ")
+		i, known := at[why]
+		if !known {
+			i = len(out)
+			at[why], out = i, append(out, fixedDocument{Reason: why})
+		}
+		out[i].Pods++
+	}
+	slices.SortStableFunc(out, func(a, b fixedDocument) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Reason, b.Reason))
+	})
+	return out
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/v1alpha1"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/internal/golden"
+)
+
+// moving are the real functions.
+var moving = &Moving{
+	Budgets:   func(_ context.Context, _ Kubeconfig, s Stage) (Stage, error) { return s, nil },
+	Movers:    func(s Stage, b defrag.Bounds, at time.Time) defrag.Field { return s.(*stage.Stage).Movers(b, at) },
+	Unrelated: func(s Stage, wants []*whatif.Want) bool { return s.(*stage.Stage).Unrelated(wants) },
+	Leaving: func(s Stage, uids []string) (Stage, []*whatif.Want, error) {
+		gone, wants := map[string]bool{}, map[string]*whatif.Want{}
+		for _, uid := range uids {
+			gone[uid] = true
+		}
+		after := s.(*stage.Stage).Leaving(gone)
+		for p := range kube.EachPod(s.(*stage.Stage).Pods()) {
+			if w, err := after.Existing(p); err == nil {
+				wants[string(p.UID)] = w.Want
+			}
+		}
+		var out []*whatif.Want
+		for _, uid := range uids {
+			if wants[uid] == nil {
+				return nil, nil, errors.New("a pod is not there")
+			}
+			out = append(out, wants[uid])
+		}
+		return after, out, nil
+	},
+}
+
+// scattered has two nodes with two NUMA nodes of 32 CPUs and two GPUs each. On each NUMA node runs a pod of 8 or 12
+// CPUs. wide waits for 28 CPUs of one NUMA node. web-0 has no controller, and a budget allows one of ml's other pods to
+// go.
+func scattered(t *testing.T, change func(p *v1.Pod)) string {
+	var items []any
+	add := func(kind, api string, o any) {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		m["kind"], m["apiVersion"] = kind, api
+		items = append(items, m)
+	}
+	for i, x := range []struct{ name, node, cpu string }{{"train-0", "gpu-a", "8"}, {"train-1", "gpu-a", "8"},
+		{"train-2", "gpu-b", "12"}, {"web-0", "gpu-b", "8"}, {"wide", "", "28"}} {
+		p := runningPod(x.name, x.node, x.cpu, "10Gi", "1")
+		if strings.HasPrefix(x.name, "train") {
+			is := true
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "train", UID: "s", Controller: &is,
+				APIVersion: "apps/v1"}}
+			p.Labels = map[string]string{"app": "train"}
+		}
+		p.Spec.Priority = new(int32(10 * i))
+		p.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 1, 0, i, 0, 0, time.UTC))
+		if change != nil {
+			change(&p)
+		}
+		add("Pod", "v1", p)
+	}
+	for _, n := range []*state.Node{
+		node(t, "gpu-a", xeon, place.SingleNUMA, entry(t, "ml/train-0", state.Observed, "1-4,33-36", 10, 1, "gpu-0-0"),
+			entry(t, "ml/train-1", state.Observed, "16-19,48-51", 10, 2, "gpu-1-0")),
+		node(t, "gpu-b", xeon, place.SingleNUMA, entry(t, "ml/train-2", state.Observed, "1-6,33-38", 10, 1, "gpu-0-0"),
+			entry(t, "ml/web-0", state.Observed, "16-19,48-51", 10, 2, "gpu-1-0")),
+	} {
+		add("NodeLayout", "tenon.sh/v1alpha1", v1alpha1.FromCore(n.Name, n.Machine, n.Rules, n.Entries, nil))
+	}
+	for _, name := range []string{"gpu-a", "gpu-b"} {
+		n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/hostname": name}}}
+		n.Status.Allocatable = amountsOf("62", "382Gi", "4")
+		n.Status.Allocatable["pods"] = resource.MustParse("110")
+		add("Node", "v1", n)
+	}
+	budget := policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train"}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "train"}}
+	budget.Status.DisruptionsAllowed = 1
+	add("PodDisruptionBudget", "policy/v1", budget)
+	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// runDefrag runs the command with a cluster of a file.
+func runDefrag(t *testing.T, cluster string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	s := Setup{Stages: stages(nil)}
+	root := newApp(s).root()
+	var out, errs bytes.Buffer
+	root.SetIn(strings.NewReader(cluster))
+	root.SetArgs(append([]string{"defrag", "--nodes", "-"}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		written := false
+		if code, written = exitCode(err); !written {
+			errs.WriteString(errorText(err) + "\n")
+		}
+	}
+	return out.String(), errs.String(), code
+}
+
+func TestPlansAreWrittenAsDrawn(t *testing.T) {
+	cluster := scattered(t, nil)
+	for file, c := range map[string]struct {
+		line string
+		code int
+	}{
+		"defrag.txt":       {"--for ml/wide", 0},
+		"defrag-map.txt":   {"--for ml/wide --map", 0},
+		"defrag.json":      {"--for ml/wide -o json", 0},
+		"defrag-none.txt":  {"--for ml/wide --max-priority -1", ExitNo},
+		"defrag-stuck.txt": {"--empty gpu-b", ExitNo},
+		"defrag-empty.txt": {"--empty gpu-b --bare", 0},
+		"defrag-fits.txt":  {"--like ml/train-0 --count 2", 0},
+	} {
+		out, errs, code := runDefrag(t, cluster, strings.Fields(c.line)...)
+		if code != c.code || errs != "" {
+			t.Errorf("%s: exit code %d, want %d; stderr %q", c.line, code, c.code, errs)
+		}
+		golden.Check(t, filepath.Join("testdata", file), out)
+		if strings.HasSuffix(file, ".txt") {
+			checkWidth(t, out)
+		} else if !json.Valid([]byte(out)) {
+			t.Errorf("%s: not JSON", c.line)
+		}
+	}
+}
+
+// Which pod moves follows from what its move costs, its priority, and what the user excludes.
+func TestWhichPodMoves(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.Pod)
+		args   []string
+		want   string
+	}{
+		"the lowest priority":     {nil, nil, "pod/ml/train-0\n"},
+		"the cheapest":            {func(p *v1.Pod) { costs(p, "train-0", "2") }, nil, "pod/ml/train-1\n"},
+		"a cost that is none":     {func(p *v1.Pod) { costs(p, "train-0", "low") }, nil, "pod/ml/train-1\n"},
+		"a cost beyond the bound": {func(p *v1.Pod) { costs(p, "train-0", "1000000") }, nil, "pod/ml/train-1\n"},
+		"without a controller":    {func(p *v1.Pod) { costs(p, "train", "9") }, []string{"--bare"}, "pod/ml/web-0\n"},
+		"none of the namespace":   {nil, []string{"--from-namespace", "other"}, ""},
+		"none is old enough":      {nil, []string{"--min-age", "999999h"}, ""},
+		"none that may be evicted": {func(p *v1.Pod) {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "cluster-autoscaler.kubernetes.io/safe-to-evict", "false")
+		}, nil, ""},
+		"none with data": {func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		}, nil, ""},
+		"data is lost": {func(p *v1.Pod) {
+			p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+		}, []string{"--delete-emptydir-data"}, "pod/ml/train-0\n"},
+		"none with claims": {func(p *v1.Pod) {
+			if p.Name != "wide" {
+				p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c", ResourceClaimName: new("c")}}
+			}
+		}, nil, ""},
+		"apart from others": {func(p *v1.Pod) { // on both nodes are others of the kind, and train-2 can return to its node
+			if p.Name == "train-0" || p.Name == "train-1" {
+				p.Spec.Affinity = apartFrom("app", "train")
+			}
+		}, nil, "pod/ml/train-2\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"--for", "ml/wide", "-o", "name"}, c.args...)
+			out, errs, code := runDefrag(t, scattered(t, c.change), args...)
+			if out != c.want || errs != "" || (code == 0) != (c.want != "") {
+				t.Errorf("got %q, exit code %d, stderr %q; want %q", out, code, errs, c.want)
+			}
+		})
+	}
+}
+
+func costs(p *v1.Pod, of, cost string) {
+	if strings.HasPrefix(p.Name, of) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "tenon.sh/move-cost", cost)
+	}
+}
+
+// apartFrom is the affinity of a pod that wants no pod with a label on its node.
+func apartFrom(key, value string) *v1.Affinity {
+	return &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname",
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}}}}
+}
+
+func TestFlagsOfDefrag(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                "say what is to get room",
+		"--for ml/train-0":                "no pod ml/train-0 waits for a node",
+		"--for ml/none":                   "no pod ml/none waits for a node",
+		"--for ml/wide --most 0":          "--most 0: want 1..100",
+		"--for ml/wide --min-age -1s":     "negative",
+		"--for ml/wide --count 2":         "--count needs -f FILE or --like POD",
+		"--empty gpu-x":                   `node "gpu-x" is not there`,
+		"--like ml/train-0 --count 257":   "more than 256 pods",
+		"--like ml/train-0 --count max":   "want a number",
+		"--for ml/wide -o wide":           "wide",
+		"--for ml/wide --silent-nodes No": "--silent-nodes",
+	} {
+		if _, errs, code := runDefrag(t, scattered(t, nil), strings.Fields(line)...); code != ExitError ||
+			!strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, stderr %q; want %q", line, code, errs, want)
+		}
+	}
+}
+
+// More pods than the budget allows do not move, although all could.
+func TestPlansRespectBudgets(t *testing.T) {
+	for _, c := range []struct{ allowed, code int }{{0, ExitNo}, {1, 0}} {
+		cluster := strings.Replace(scattered(t, nil), `"disruptionsAllowed":1`,
+			fmt.Sprintf(`"disruptionsAllowed":%d`, c.allowed), 1)
+		if out, _, code := runDefrag(t, cluster, "--for", "ml/wide"); code != c.code {
+			t.Errorf("%d allowed: exit code %d\n%s", c.allowed, code, out)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/face/draw"
+)
+
+// This file is the output of defrag; docs/reference/kubectl-tenon.md has the JSON.
+
+type defragDocument struct {
+	Kind string `json:"kind"` // "Defragmentation"
+	// Found: all pods get room. Then Moves are the pods to evict, in the order in which their successors get places; there
+	// are none if the room is there already.
+	Found bool           `json:"found"`
+	Moves []moveDocument `json:"moves"`
+	// Placed are the pods that get room, with their places.
+	Placed []placementDocument `json:"placed"`
+	Empty  []string            `json:"empty,omitempty"` // nodes
+	Cost   int64               `json:"cost"`
+	// Cheapest: no other choice of pods costs less; without a plan, there is none. GaveUp: the search reached its bound.
+	Cheapest bool `json:"cheapest"`
+	GaveUp   bool `json:"gaveUp,omitempty"`
+	// Fixed counts the pods on nodes that may not move.
+	Fixed []fixedDocument `json:"fixed"`
+	// Refusals are why the first pod without room has none now.
+	Refusals []refusalDocument `json:"refusals"`
+	Nodes    []changeDocument  `json:"nodes"` // the nodes that change
+	// NotJudged are objects, and requirements of the pods that get room, which are not judged.
+	NotJudged []string `json:"notJudged,omitempty"`
+	// BudgetsUnread: disruption budgets are not known, and may forbid the evictions.
+	BudgetsUnread bool               `json:"budgetsUnread,omitempty"`
+	NotKnown      []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
+}
+
+type moveDocument struct {
+	document.Pod
+	From     string            `json:"from"`
+	To       placementDocument `json:"to"`
+	Priority int32             `json:"priority"`
+	Cost     int64             `json:"cost"`
+}
+
+type fixedDocument struct {
+	Reason string `json:"reason"`
+	Pods   int    `json:"pods"`
+}
+
+func (d *defragmentation) document() defragDocument {
+	out := defragDocument{Kind: "Defragmentation", Found: d.result.Plan != nil, Moves: []moveDocument{}, Empty: d.empty,
+		Placed: []placementDocument{}, Cheapest: d.cheapest(), GaveUp: d.result.Spent,
+		Fixed: append([]fixedDocument{}, d.fixed()...), Nodes: []changeDocument{},
+		BudgetsUnread: d.field.Unread, NotJudged: d.unjudged(),
+		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {
+			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
+		}), NotKnown: append([]document.Problem{}, d.problems...)}
+	p := d.result.Plan
+	if p == nil {
+		return out
+	}
+	out.Cost = p.Cost.Weight
+	for _, m := range p.Moves {
+		x := &d.problem.Movers[m.Mover]
+		out.Moves = append(out.Moves, moveDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
+			placementOn(p.After[m.To.Node], m.To), x.Priority, x.Weight})
+	}
+	out.Placed = document.Each(p.Placed, func(x whatif.Placement) placementDocument {
+		return placementOn(p.After[x.Node], x)
+	})
+	for _, i := range d.changed() {
+		out.Nodes = append(out.Nodes, changed(d.problem.Nodes[i], p.After[i]))
+	}
+	return out
+}
+
+// cheapest reports whether it is certain that no other choice costs less. Where pods mean something to each other, a
+// choice may have been missed that only looks impossible beside the pods that move.
+func (d *defragmentation) cheapest() bool {
+	none := d.result.Plan != nil && len(d.result.Plan.Moves) == 0
+	return len(d.stuck) > 0 || none || d.result.Cheapest && !d.field.Related
+}
+
+// changed returns the positions of the nodes that change.
+func (d *defragmentation) changed() (out []int) {
+	changes := map[int]bool{}
+	for _, m := range d.result.Plan.Moves {
+		changes[d.problem.Movers[m.Mover].Node], changes[m.To.Node] = true, true
+	}
+	for _, x := range d.result.Plan.Placed {
+		changes[x.Node] = true
+	}
+	for i := range d.problem.Nodes {
+		if changes[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// write writes the result as text.
+func (d *defragmentation) write(w io.Writer, f defragFlags) error {
+	limit := fewNodes
+	if f.drawing.all {
+		limit = maxSimulated
+	}
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "On %s (%s), %s may move:\n\n", nodesText(len(d.problem.Nodes)), d.source,
+		podsText(len(d.problem.Movers)))
+	switch p := d.result.Plan; {
+	case len(d.stuck) > 0:
+		d.writeStuck(b, limit)
+	case p == nil:
+		d.writeNone(b, limit)
+	case len(p.Moves) == 0:
+		fmt.Fprintln(b, "Nothing has to move.")
+		d.writePlaced(b, limit)
+	default:
+		d.writeMoves(b, limit)
+		d.writePlaced(b, limit)
+		fmt.Fprintln(b)
+		writeWrapped(b, "", d.proof())
+		d.writeNodes(b, limit)
+	}
+	d.writeFixed(b, limit)
+	if err := b.Flush(); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	if f.maps && d.result.Plan != nil {
+		return d.writeMaps(w, f.drawing)
+	}
+	return nil
+}
+
+// writeMoves writes the table of moves.
+func (d *defragmentation) writeMoves(b *bufio.Writer, limit int) {
+	p := d.result.Plan
+	rows := [][]string{{"MOVE", "POD", "PRIORITY", "COST", "FROM", "TO"}}
+	for i, m := range p.Moves[:min(limit, len(p.Moves))] {
+		x := &d.problem.Movers[m.Mover]
+		rows = append(rows, []string{fmt.Sprint(i + 1), x.Pod.String(), fmt.Sprint(x.Priority), fmt.Sprint(x.Weight),
+			d.problem.Nodes[x.Node].Name, seatText(p.After[m.To.Node], m.To)})
+	}
+	writeTable(b, rows)
+	if more := len(p.Moves) - limit; more > 0 {
+		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
+	}
+}
+
+// writePlaced writes which pods have room.
+func (d *defragmentation) writePlaced(b *bufio.Writer, limit int) {
+	p := d.result.Plan
+	if len(p.Placed) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	rows := [][]string{{"GETS ROOM", "ON"}}
+	for _, x := range p.Placed[:min(limit, len(p.Placed))] {
+		rows = append(rows, []string{x.Pod.String(), seatText(p.After[x.Node], x)})
+	}
+	writeTable(b, rows)
+	if more := len(p.Placed) - limit; more > 0 {
+		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
+	}
+}
+
+// seatText returns a node and the NUMA nodes of a place.
+func seatText(n whatif.Node, x whatif.Placement) string {
+	if n.State == nil || len(x.Holdings) == 0 {
+		return n.Name
+	}
+	on := string(document.Spread(n.State.Machine, x.Holdings))
+	if on == "" {
+		return n.Name
+	}
+	return n.Name + ", NUMA " + on
+}
+
+// proof returns what is certain about a plan.
+func (d *defragmentation) proof() string {
+	out := "No other choice of pods costs less."
+	switch {
+	case d.cheapest():
+	case d.result.Spent:
+		out = "The search ended at its bound: another choice may cost less."
+	default:
+		out = "Another choice may cost less: not all were tried."
+	}
+	if d.field.Unread {
+		out += " Disruption budgets could not be read, and may forbid these evictions."
+	}
+	return out + " Nothing has been evicted."
+}
+
+// writeNone writes that there is no plan, and why the first pod has no room now.
+func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
+	out := "No choice of these pods makes room"
+	if !d.cheapest() {
+		out = "No choice of these pods was found that makes room"
+	}
+	out += fmt.Sprintf(", with at most %d moves (--most) and a new place for each.", d.problem.Most)
+	if d.result.Spent {
+		out += " The search ended at its bound."
+	}
+	writeWrapped(b, "", out)
+	if len(d.result.Now.Refusals) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s has no room now:\n", d.without())
+	for _, r := range d.result.Now.Refusals[:min(limit, len(d.result.Now.Refusals))] {
+		writeWrapped(b, "  ", onWhich(r, limit > fewNodes)+": "+strings.Join(refusalTexts(r), "; "))
+	}
+	if more := len(d.result.Now.Refusals) - limit; more > 0 {
+		fmt.Fprintf(b, "  ... and %d other reasons (--all shows them)\n", more)
+	}
+}
+
+// without names the first pod that has no room now.
+func (d *defragmentation) without() string {
+	all := []string{}
+	for _, m := range d.problem.Pods {
+		all = append(all, m.ID.String())
+	}
+	var back []string
+	for _, i := range d.result.Returning {
+		back = append(back, d.problem.Movers[i].Pod.String())
+	}
+	if d.problem.Last {
+		all = append(back, all...)
+	} else {
+		all = append(all, back...)
+	}
+	if at := d.result.Without; at >= 0 && at < len(all) {
+		return all[at]
+	}
+	return "A pod"
+}
+
+// writeStuck writes which pods keep a node from being empty.
+func (d *defragmentation) writeStuck(b *bufio.Writer, limit int) {
+	fmt.Fprintf(b, "%s cannot be empty:\n", strings.Join(d.empty, ", "))
+	for _, x := range d.stuck[:min(limit, len(d.stuck))] {
+		writeWrapped(b, "  ", fmt.Sprintf("%s stays on %s: it %s", x.Pod, d.problem.Nodes[x.Node].Name, x.Why))
+	}
+	if more := len(d.stuck) - limit; more > 0 {
+		fmt.Fprintf(b, "  ... and %d more (--all shows them)\n", more)
+	}
+}
+
+// writeFixed writes how many pods may not move, and why.
+func (d *defragmentation) writeFixed(b *bufio.Writer, limit int) {
+	all := d.fixed()
+	if len(all) == 0 || len(d.stuck) > 0 || d.result.Plan != nil && len(d.result.Plan.Moves) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nPods that may not move:\n")
+	for _, x := range all[:min(limit, len(all))] {
+		writeWrapped(b, "  ", fmt.Sprintf("%d: each %s", x.Pods, printable.Text(x.Reason)))
+	}
+}
+
+// writeNodes writes what is free on the nodes that change.
+func (d *defragmentation) writeNodes(b *bufio.Writer, limit int) {
+	all := d.changed()
+	fmt.Fprintf(b, "\nWhat is free on the nodes that change, before → after:\n\n")
+	rows := [][]string{{"NODE", "PODS", "NUMA", "CPUS", "MEMORY AND DEVICES"}}
+	for _, i := range all[:min(limit, len(all))] {
+		rows = append(rows, nodeRows(d.problem.Nodes[i], d.result.Plan.After[i])...)
+	}
+	writeTable(b, rows)
+	if more := len(all) - limit; more > 0 {
+		fmt.Fprintf(b, "... and on %d more (--all shows them)\n", more)
+	}
+}
+
+// writeMaps draws the nodes that change, before and after.
+func (d *defragmentation) writeMaps(w io.Writer, f mapFlags) error {
+	drawn := 0
+	for _, i := range d.changed() {
+		before, after := d.problem.Nodes[i].State, d.result.Plan.After[i].State
+		if before == nil || after == nil {
+			continue
+		}
+		if drawn++; drawn > fewMaps && !f.all {
+			_, err := fmt.Fprintln(w, "\nSay --all to see the maps of the other nodes.")
+			return err
+		}
+		was, is := *before, *after
+		was.Name += ", before"
+		is.Name += ", after"
+		fmt.Fprintln(w)
+		if err := draw.Map(raw(w), &was, f.options(raw(w))); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+		if err := draw.Map(raw(w), &is, f.options(raw(w))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
