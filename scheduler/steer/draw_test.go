@@ -135,9 +135,17 @@ func draw(r *rand.Rand) *world {
 		}
 	}
 	w.claim(r)
+	if !allInLists && slices.ContainsFunc(w.requests, request.all) {
+		for _, d := range w.devices { // kube-scheduler's allocator of 1.36 leaves those out that have nothing left
+			d.capacity, d.left = 0, 0
+		}
+	}
 	w.place(r, ids)
 	return w
 }
+
+// all reports whether a request may be for all devices that match.
+func (q request) all() bool { return slices.ContainsFunc(q.wishes, func(w wish) bool { return w.count == 0 }) }
 
 // claim draws what the pod asks for.
 func (w *world) claim(r *rand.Rand) {
