@@ -145,7 +145,9 @@ func draw(r *rand.Rand) *world {
 }
 
 // all reports whether a request may be for all devices that match.
-func (q request) all() bool { return slices.ContainsFunc(q.wishes, func(w wish) bool { return w.count == 0 }) }
+func (q request) all() bool {
+	return slices.ContainsFunc(q.wishes, func(w wish) bool { return w.count == 0 })
+}
 
 // claim draws what the pod asks for.
 func (w *world) claim(r *rand.Rand) {
