@@ -26,6 +26,8 @@ type cycle struct {
 	// devices that others may hold.
 	lists int
 	whole bool
+	// reserved is true once Reserve has run: from then on the wrapped plugin's Filter keeps what was reserved.
+	reserved bool
 
 	mu sync.Mutex
 	// chosen has, by node, what Filter found there.

@@ -3,7 +3,10 @@ package steer_test
 import (
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -25,4 +28,25 @@ func TestExpressionsThatFailOnNearDevices(t *testing.T) {
 	}
 	b.near.Must = false
 	b.gets(t, pod, "0")
+}
+
+// Preemption for a group runs Filter again in a cycle in which the pod's devices were reserved. Where the pod would be
+// elsewhere by then, what was reserved does not count as near.
+func TestFilterAfterReserve(t *testing.T) {
+	b, cs := newBench(t), framework.NewCycleState()
+	b.gpus(0, 1)
+	b.taken.Insert(idOf("gpu-1"))
+	b.near = steer.Near{NUMAs: []int{0}, Must: true}
+	pod := podNamed("one")
+	b.claim(pod, counted(1))
+	if got := b.scheduleIn(t.Context(), t, cs, pod); got.why != "" {
+		t.Fatal(got.why)
+	}
+	b.plugin.Unreserve(t.Context(), cs, pod, "node")
+	b.near.NUMAs = []int{1}
+	info := framework.NewNodeInfo()
+	info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	if far, _ := steer.Far(b.plugin.Filter(t.Context(), cs, pod, info)); !far {
+		t.Error("the node is not refused, although the only device near the pod is taken")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -246,14 +247,14 @@ func (p *Plugin) allocateNear(
 	if len(near.NUMAs) == 0 {
 		drivers = nil // the pod is nowhere, so it demands nothing
 	}
-	limited := ctx // the wrapped plugin bounds the first attempt itself
+	limited, deadline := ctx, time.Now().Add(p.limit) // the wrapped plugin bounds the first attempt itself
 	for target := range c.targets(n, near.NUMAs) {
 		if a != nil && len(target) > size {
 			break
 		}
 		if tried && limited == ctx && p.limit > 0 {
 			var cancel func()
-			limited, cancel = context.WithTimeout(ctx, p.limit)
+			limited, cancel = context.WithDeadline(ctx, deadline)
 			defer cancel()
 		}
 		if err := limited.Err(); err != nil { // earlier releases of the wrapped plugin do not look

@@ -20,6 +20,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.DynamicResources.Reserve(ctx, cs, pod, node)
 	}
 	chosen, _ := c.choice(node)
+	c.reserved = true
 	chosen.attempt.writeTo(cs)
 	p.dra.signaled()
 	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {

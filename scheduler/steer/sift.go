@@ -55,7 +55,7 @@ func plain(d *resourcev1.Device) bool {
 // sifts reports whether the devices of a node may be left out one by one: for requests that count devices, and pools
 // that the node has for itself.
 func (c *cycle) sifts(n *ofNode) bool {
-	if n.standIns == nil || c.lists > 0 || c.whole {
+	if n.standIns == nil || c.lists > 0 || c.whole || c.reserved {
 		return false
 	}
 	for _, p := range n.pools {
@@ -78,7 +78,7 @@ func (p *Plugin) try(
 	drivers []string,
 ) (a *attempt, failed bool, fault *fwk.Status) {
 	n := c.nodes[info.Node().Name]
-	if !c.sifts(n) {
+	if !c.sifts(n) || logsSlices(ctx) {
 		return p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, near, drivers))
 	}
 	n.sift(near, drivers)

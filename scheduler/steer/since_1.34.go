@@ -7,6 +7,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
@@ -16,5 +17,9 @@ func pending(fwk.ResourceClaimTracker, types.UID) *resourcev1.AllocationResult {
 
 // countsAmounts returns false. Before 1.36, devices take no CPUs or memory that kube-scheduler counts.
 func countsAmounts() bool { return false }
+
+// logsSlices reports whether the allocator logs the slices of all nodes whenever it allocates on one: it must not see
+// others then that are being sifted.
+func logsSlices(ctx context.Context) bool { return klog.FromContext(ctx).V(5).Enabled() }
 
 func (a *attempt) takesAmounts(context.Context, string) bool { return false }

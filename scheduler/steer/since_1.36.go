@@ -30,6 +30,9 @@ func countsAmounts() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.DRANodeAllocatableResources)
 }
 
+// logsSlices returns false. Since 1.36 the allocator logs slices of other nodes by their numbers alone.
+func logsSlices(context.Context) bool { return false }
+
 // takesAmounts reports whether the devices of an attempt take CPUs or memory of the node.
 func (a *attempt) takesAmounts(ctx context.Context, node string) bool {
 	logger := klog.FromContext(ctx)
