@@ -7,6 +7,8 @@ T = 10s
 CHAOS = 1h
 GANGS = 600
 JOBS = 300
+CLUSTERS = 15000
+PLANS = 100
 LAYER =
 ONLY =
 WORKLOADS =
@@ -39,7 +41,7 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff test-dra test-groups test-queue chaos fuzz pictures images chart release push
+.PHONY: help demo test lint verify generate build bench diff test-dra test-groups test-queue test-room chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -100,6 +102,11 @@ test-queue: ## Run JOBS jobs through Kueue by quota alone, and as many with Teno
 ## on the lab's kubelets (make test-queue JOBS=30; the first time builds for some minutes)
 	go test ./lab/queue -count=1 -v
 	go run ./test operators -run TestKueue -queue.jobs $(JOBS)
+
+test-room: ## Compare plans that move pods with all others, in CLUSTERS small clusters, and carry
+## out PLANS of them on the lab's kubelets (make test-room CLUSTERS=50000 PLANS=200)
+	go test ./core/defrag -count=1 -v -timeout 0 -args -defrag.n $(CLUSTERS)
+	go test ./lab/queue -count=1 -v -timeout 0 -run TestPlansMakeRoom -args -defrag.n $(PLANS)
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

@@ -110,13 +110,16 @@ func begun(s v1.ContainerStatus) bool {
 // clip returns the first maxText bytes of a text as a copy, so that the memory of the whole text is freed.
 func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 
-// trimMeta keeps names, versions, times, labels, the controller, Tenon's annotations and the mark of mirror pods.
+// keptAnnotations are annotations of other programs that decide something.
+var keptAnnotations = []string{v1.MirrorPodAnnotationKey, apipod.ConsumeAnnotation, apipod.ClassAnnotation,
+	apipod.SafeToEvict, apipod.VolcanoGroup, apipod.KoordinatorGang}
+
+// trimMeta keeps names, versions, times, labels, the controller, Tenon's annotations and some of others.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, Labels: m.Labels}
 	for key, value := range m.Annotations {
-		if strings.HasPrefix(key, "tenon.sh/") || key == v1.MirrorPodAnnotationKey || key == apipod.ConsumeAnnotation ||
-			key == apipod.ClassAnnotation {
+		if strings.HasPrefix(key, "tenon.sh/") || slices.Contains(keptAnnotations, key) {
 			if out.Annotations == nil {
 				out.Annotations = map[string]string{}
 			}
@@ -143,16 +146,28 @@ func trimContainers(in []v1.Container) (out []v1.Container) {
 	return out
 }
 
-// trimVolumes keeps the volumes that may tie the pod to nodes: claims, by their names.
+// onDisk stands for all volumes of a pod whose data are on the node's disk. Pods share it.
+var onDisk = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+
+// trimVolumes keeps the volumes that may tie the pod to nodes: claims, by their names, and data on the node's disk.
 func trimVolumes(in []v1.Volume) (out []v1.Volume) {
+	data := false
 	for i := range in {
 		switch v := &in[i]; {
 		case v.PersistentVolumeClaim != nil:
 			claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: v.PersistentVolumeClaim.ClaimName}
 			out = append(out, v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: claim}})
+		case v.EmptyDir != nil:
+			data = data || v.EmptyDir.Medium == v1.StorageMediumDefault
 		case v.Ephemeral != nil: // its claim has the name of pod and volume
 			out = append(out, v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}})
 		}
+	}
+	switch {
+	case data && len(out) == 0:
+		return onDisk
+	case data:
+		out = append(out, onDisk...)
 	}
 	return out
 }

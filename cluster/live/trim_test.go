@@ -1,13 +1,17 @@
 package live
 
 import (
+	"maps"
 	"reflect"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
 )
 
-// Pods are judged by their claims; other volumes may hold secrets.
+// Pods are judged by their claims, and by whether they keep data on the node; other volumes may hold secrets.
 func TestOfVolumesOnlyClaimsAreKept(t *testing.T) {
 	claim := &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: true}
 	in := []v1.Volume{
@@ -19,8 +23,27 @@ func TestOfVolumesOnlyClaimsAreKept(t *testing.T) {
 	want := []v1.Volume{
 		{Name: "a", VolumeSource: v1.VolumeSource{
 			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
-		{Name: "b", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}
+		{Name: "b", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}},
+		{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 	if got := trimPod(&v1.Pod{Spec: v1.PodSpec{Volumes: in}}).Spec.Volumes; !reflect.DeepEqual(got, want) {
 		t.Errorf("kept %+v, want %+v", got, want)
+	}
+	pages := v1.Volume{Name: "p", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "HugePages"}}}
+	if got := trimVolumes([]v1.Volume{pages}); got != nil {
+		t.Errorf("hugepages are no data: %+v", got)
+	}
+	if got := trimVolumes([]v1.Volume{in[2], pages, in[2]}); len(got) != 1 || got[0].EmptyDir == nil {
+		t.Errorf("data on a disk: %+v", got)
+	}
+}
+
+// What keeps a pod where it is keeps it there in the console, too.
+func TestMarksThatKeepPodsAreKept(t *testing.T) {
+	in := map[string]string{apipod.SafeToEvict: "false", apipod.VolcanoGroup: "g", apipod.KoordinatorGang: "k",
+		apipod.MoveCostAnnotation: "7"}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(in)}}
+	p.Annotations["example.com/secret"] = "s3cret"
+	if got := trimPod(p).Annotations; !maps.Equal(got, in) {
+		t.Errorf("kept %v, want %v", got, in)
 	}
 }

@@ -27,6 +27,7 @@ type wishes struct {
 	Affinity    *v1.NodeSelector
 	Tolerations []v1.Toleration
 	Ports       []hostPort
+	Self        string // the UID of an existing pod with ports
 }
 
 // barred returns, for each node, why a pod may not go there. It returns nil if the stage has no labels of nodes. Pods
@@ -40,6 +41,9 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 		Ports: hostPorts(&p.Spec)}
 	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		w.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	if len(w.Ports) > 0 {
+		w.Self = string(p.UID) // a pod's own ports do not exclude it
 	}
 	text, err := json.Marshal(w)
 	if err != nil {

@@ -85,6 +85,9 @@ func Export(data []byte) (*Stage, []document.Problem, error) {
 			return nil, nil, errors.New("no Nodes, and no NodeLayouts that are understood")
 		}
 		s, err := bare(nodesOf(states, e.pods), e.pods)
+		if err == nil {
+			s.budgets = e.budgets
+		}
 		return s, problems, err
 	}
 	v := &kube.View{Nodes: e.nodes, States: states, Pods: e.pods, Storage: e.storage, Namespaces: e.namespaces,

@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -23,34 +26,50 @@ import (
 
 // This file finds out which pods may be evicted so that others get room, and what their successors want.
 
-// Movers returns the pods that may move at a time, and what their successors want on this stage.
-func (s *Stage) Movers(b defrag.Bounds, at time.Time) (out defrag.Field) {
+// Movers returns the pods that may move at a time, and what their successors want on this stage. It returns an error if
+// the pods on the nodes are not known, or if more than [defrag.MaxMovers] may move.
+func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out defrag.Field, err error) {
+	if s.pods == nil && slices.ContainsFunc(s.nodes, busy) {
+		return out, errors.New("there are no pods here but what nodes report: which of them may move is not known")
+	}
 	out.Unread = s.budgets == nil
 	budgets := newBudgets(s.budgets)
 	out.Budgets = budgets.allowed
 	for i := range s.nodes {
+		shown := map[string]bool{}
 		for _, kept := range s.on[s.nodes[i].Name] {
 			p := kept.Pod()
-			if kube.GoesWithNode(p) || p.DeletionTimestamp != nil {
+			if shown[string(p.UID)] = true; kube.GoesWithNode(p) || p.DeletionTimestamp != nil {
 				continue
 			}
-			m, why := s.mover(i, p, b, at)
-			if why == "" {
-				m.Budgets, why = budgets.of(p)
+			if err := ctx.Err(); err != nil {
+				return out, err
 			}
+			m, why := s.mover(i, p, b, budgets, at)
 			if why != "" {
 				out.Fixed = append(out.Fixed, defrag.Fixed{Pod: kube.ID(p), Node: i, Why: why})
 				continue
 			}
-			out.Movers = append(out.Movers, m)
+			if out.Movers = append(out.Movers, m); len(out.Movers) > defrag.MaxMovers {
+				return out, fmt.Errorf("more than %d pods may move: choose namespaces, a highest priority or an age",
+					defrag.MaxMovers)
+			}
+		}
+		for _, x := range s.nodes[i].Pods {
+			if !shown[x.Pod.UID] && !x.Stays {
+				out.Fixed = append(out.Fixed, defrag.Fixed{Pod: x.Pod, Node: i, Why: "may not be read by you"})
+			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // mover returns a pod as a mover, or why it may not move.
-func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, at time.Time) (m defrag.Mover, why string) {
+func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at time.Time) (m defrag.Mover, why string) {
 	if why = excluded(p, b, at); why != "" {
+		return m, why
+	}
+	if m.Budgets, why = all.of(p); why != "" {
 		return m, why
 	}
 	if m.Weight, why = moveCost(p); why != "" {
@@ -91,24 +110,36 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return fmt.Sprintf("has a priority above %d", *b.MaxPriority)
 	case at.Sub(started.Time) < time.Duration(b.MinSeconds)*time.Second:
 		return "has run for less than " + (time.Duration(b.MinSeconds) * time.Second).String()
-	case metav1.GetControllerOf(p) == nil && !b.Bare:
+	case p.Namespace == b.Keep.Namespace && p.Name == b.Keep.Name:
+		return "is the pod of which more are to fit"
+	case !b.Bare && !replaced(p):
 		return "has no controller that would create it again"
-	case p.Annotations[safeToEvict] == "false":
-		return "has the annotation " + safeToEvict + "=false"
-	case group.Of(&p.Spec) != "" || p.Annotations[volcanoGroup] != "":
+	case p.Annotations[podapi.SafeToEvict] == "false":
+		return "has the annotation " + podapi.SafeToEvict + "=false"
+	case inGang(p):
 		return "belongs to a gang, which would have to move as a whole"
 	case localData(&p.Spec) && !b.LocalData:
 		return "keeps data in an emptyDir"
+	case slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Ephemeral != nil }):
+		return "has an ephemeral volume, which its successor does not get"
 	}
 	return ""
 }
 
-const (
-	// safeToEvict is Cluster Autoscaler's annotation, which users set to keep pods where they are.
-	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-	// volcanoGroup is Volcano's annotation with the PodGroup of a pod.
-	volcanoGroup = "scheduling.k8s.io/group-name"
-)
+// replaced reports whether a controller creates a pod like an evicted one, as long as it has replicas. Jobs and what
+// runs steps take an eviction for a failure.
+func replaced(p *v1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, owner.Kind)
+}
+
+// inGang reports whether a pod has a mark of a gang.
+func inGang(p *v1.Pod) bool {
+	return group.Of(&p.Spec) != "" || p.Annotations[podapi.VolcanoGroup] != "" ||
+		p.Annotations[podapi.KoordinatorGang] != "" || p.Labels["scheduling.x-k8s.io/pod-group"] != "" ||
+		p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
+		p.Labels["leaderworkerset.sigs.k8s.io/name"] != "" || p.Labels["jobset.sigs.k8s.io/jobset-name"] != ""
+}
 
 // localData reports whether a pod keeps data in an emptyDir on a disk, as kubectl drain asks. Those in memory, such as
 // hugepages, have none that anybody misses.
@@ -143,7 +174,14 @@ func unknownHolding(n *whatif.Node, p *v1.Pod, w *whatif.Want) string {
 	if n.State == nil || n.State.Quality != state.Exact {
 		return "is on a node whose holdings are not known exactly"
 	}
-	if _, holds := n.State.Entry(string(p.UID)); !holds || n.State.Doubtful() != "" {
+	if n.State.Doubtful() != "" {
+		return "is on a node that has not reported all its pods yet"
+	}
+	if _, holds := n.State.Entry(string(p.UID)); holds {
+		return ""
+	}
+	// A pod for which the managers have nothing is in no report.
+	if v := place.Place(n.State.Empty(), w.Pod); !v.Fits() || len(v.Holdings) > 0 {
 		return "is on a node that has not reported all its pods yet"
 	}
 	return ""
@@ -178,6 +216,9 @@ func newBudgets(list []policyv1.PodDisruptionBudget) *budgets {
 
 // of returns the indices in allowed of the budgets that count the eviction of a pod, or why it cannot be evicted.
 func (b *budgets) of(p *v1.Pod) (out []int, why string) {
+	if p.Status.Phase == v1.PodPending {
+		return nil, ""
+	}
 	for _, i := range b.in[p.Namespace] {
 		if b.selectors[i].Matches(labels.Set(p.Labels)) {
 			out = append(out, i)
@@ -185,6 +226,9 @@ func (b *budgets) of(p *v1.Pod) (out []int, why string) {
 	}
 	if len(out) > 1 {
 		return nil, "has more than one PodDisruptionBudget, so the API server evicts it never"
+	}
+	if len(out) == 1 && b.allowed[out[0]] == 0 {
+		return nil, "has a PodDisruptionBudget that allows no eviction now"
 	}
 	return out, ""
 }

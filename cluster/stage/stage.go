@@ -437,7 +437,7 @@ func (s *Stage) barredEverywhere(t manifest.Template, why error) *whatif.Workloa
 // no scheduler does.
 func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
-		Want: &whatif.Want{Request: podapi.Request(t.Pod)}}
+		Priority: priority(t.Pod), Want: &whatif.Want{Request: podapi.Request(t.Pod)}}
 	w := out.Want
 	peers, unjudged, err := s.peers(t.Pod)
 	if err != nil {

@@ -53,11 +53,12 @@ func readBudgets(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage,
 	return out, nil
 }
 
-func movers(s cli.Stage, b defrag.Bounds, at time.Time) defrag.Field {
-	if known, ok := s.(*stage.Stage); ok {
-		return known.Movers(b, at)
+func movers(ctx context.Context, s cli.Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return defrag.Field{}, errNoStage
 	}
-	return defrag.Field{}
+	return known.Movers(ctx, b, at)
 }
 
 func unrelated(s cli.Stage, wants []*whatif.Want) bool {

@@ -15,13 +15,18 @@ type Bounds struct {
 	Bare bool
 	// LocalData: pods may move that keep data in an emptyDir, which is lost.
 	LocalData bool
+	// Keep is a pod that stays, by its namespace and name, or the zero value.
+	Keep state.PodID
 }
+
+// MaxMovers bounds the pods that may move: what each of their successors wants is computed.
+const MaxMovers = 10_000
 
 // Field is what is known of the pods of a cluster that may move.
 type Field struct {
 	Movers  []Mover
 	Budgets []int
-	// Fixed are the other pods on nodes, except those that end already and those that end with their node.
+	// Fixed are the other pods on nodes, without pods that end already and pods that end with their node.
 	Fixed []Fixed
 	// Unread: the disruption budgets are not known, so no eviction counts against any.
 	Unread bool

@@ -9,8 +9,8 @@ package defrag
 
 import (
 	"cmp"
-	"slices"
 
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -34,9 +34,8 @@ type Mover struct {
 type Problem struct {
 	Nodes []whatif.Node
 	Rules whatif.Rules
-	// Pods have to get places. They come before the pods that are moved, or, if Last is set, after them.
-	Pods []whatif.Member
-	Last bool
+	// Pods have to get places.
+	Pods []Goal
 	// Empty are positions of nodes. All movers there move, and nothing is placed there.
 	Empty []int
 	// Movers are the pods that may move. Budgets are the evictions that disruption budgets allow.
@@ -46,8 +45,18 @@ type Problem struct {
 	Most int
 	// Confirm has the last word about a plan, for rules that Nodes and Wants do not have; nil confirms every plan.
 	Confirm func(*Plan) bool
-	// Trials bounds the sets of movers that are tried. Each takes about as long as placing Pods and these movers.
-	Trials int
+	// Trials bounds the sets of movers that are tried; each takes about as long as placing Pods and these movers.
+	// Looks bounds how often it is tried whether a single pod fits on a node without some of its movers.
+	Trials, Looks int
+}
+
+// Goal is a pod that has to get a place. It waits, and so comes before successors of no higher priority, or it comes
+// Later than all of them.
+type Goal struct {
+	whatif.Member
+
+	Priority int32
+	Later    bool
 }
 
 // Cost is the cost of moving some pods; see Compare.
@@ -92,10 +101,13 @@ func (p *Problem) allows(set []int) bool {
 	if len(set) > p.Most {
 		return false
 	}
-	left := slices.Clone(p.Budgets)
+	var used map[int]int
 	for _, i := range set {
 		for _, b := range p.Movers[i].Budgets {
-			if left[b]--; left[b] < 0 {
+			if used == nil {
+				used = map[int]int{}
+			}
+			if used[b]++; used[b] > p.Budgets[b] {
 				return false
 			}
 		}
@@ -111,11 +123,13 @@ type Move struct {
 
 // Plan is what to move, and where everything goes then.
 type Plan struct {
-	// Moves are in the order in which the pods get their new places: the most important first.
+	// Moves are in the order in which the pods get their new places.
 	Moves []Move
 	// Placed has the places of Problem.Pods.
 	Placed []whatif.Placement
-	Cost   Cost
+	// Order has the places of both in the order in which the pods get them.
+	Order []whatif.Placement
+	Cost  Cost
 	// After are the nodes with all pods in their places.
 	After []whatif.Node
 }
@@ -129,10 +143,9 @@ type Result struct {
 	// Spent: the search reached its bound.
 	Spent bool
 	// Now is what becomes of the pods if only the nodes in Empty are cleared; its Refusals are why the first pod without
-	// a place has none.
-	Now whatif.GangOutcome
-	// Without is the first of the pods without a place in Now: an index in Problem.Pods, or, after these, in Returning.
-	Without int
-	// Returning are the movers on the nodes in Empty, in the order in which they get places.
-	Returning []int
+	// a place has none, and Without is that pod.
+	Now     whatif.GangOutcome
+	Without state.PodID
+	// Beyond: the nodes in Empty have more movers than Most, or than budgets allow.
+	Beyond bool
 }

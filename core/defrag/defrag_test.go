@@ -1,6 +1,7 @@
 package defrag
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -58,12 +59,21 @@ func pod(cpus, gpus int64) *whatif.Want {
 	return w
 }
 
+// shared is a pod that holds nothing exclusively, with so much memory.
+func shared(memGi int64) *whatif.Want {
+	return &whatif.Want{Pod: &place.Pod{QoS: place.Burstable, Containers: []place.Container{{Name: "c", MilliCPU: 100}}},
+		Needs: whatif.Amounts{"cpu": 100, "memory": memGi * gi, "pods": 1}}
+}
+
 func id(name string) state.PodID { return state.PodID{UID: name, Namespace: "ns", Name: name} }
 
 // settle puts a pod on a node, if it fits there, and returns it as a mover.
 func settle(nodes []whatif.Node, at int, name string, w *whatif.Want) (Mover, bool) {
 	n := &nodes[at]
-	next, ok := n.State.Join(id(name), w.Pod, w.Demand)
+	next, ok := n.State, true
+	if !w.Pod.Plain() {
+		next, ok = n.State.Join(id(name), w.Pod, w.Demand)
+	}
 	if !ok || len(n.Lacks(w.Needs)) > 0 {
 		return Mover{}, false
 	}
@@ -73,9 +83,9 @@ func settle(nodes []whatif.Node, at int, name string, w *whatif.Want) (Mover, bo
 	return Mover{Resident: r, Node: at, Want: w, Weight: 1}, true
 }
 
-func asking(wants ...*whatif.Want) (out []whatif.Member) {
+func asking(wants ...*whatif.Want) (out []Goal) {
 	for i, w := range wants {
-		out = append(out, whatif.Member{ID: id(fmt.Sprint("new", i)), Want: w})
+		out = append(out, Goal{Member: whatif.Member{ID: id(fmt.Sprint("new", i)), Want: w}})
 	}
 	return out
 }
@@ -88,6 +98,7 @@ func find(t testing.TB, p Problem) Result {
 	if p.Trials == 0 {
 		p.Trials = 1000
 	}
+	p.Looks = 1_000_000
 	out, err := Find(p, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +190,12 @@ func random(t testing.TB, r *rand.Rand) Problem {
 	for i := range 2 + r.IntN(2) {
 		p.Nodes = append(p.Nodes, node(t, string(rune('x'+i)), policies[r.IntN(len(policies))]))
 	}
-	draw := func() *whatif.Want { return pod(1+r.Int64N(3), max(0, r.Int64N(4)-1)) }
+	draw := func() *whatif.Want {
+		if r.IntN(6) == 0 {
+			return shared(10 * (1 + r.Int64N(3)))
+		}
+		return pod(1+r.Int64N(3), max(0, r.Int64N(4)-1))
+	}
 	for i := range 6 + r.IntN(9) {
 		m, ok := settle(p.Nodes, r.IntN(len(p.Nodes)), fmt.Sprint("p", i), draw())
 		if !ok || r.IntN(4) == 0 {
@@ -199,7 +215,9 @@ func random(t testing.TB, r *rand.Rand) Problem {
 	} else {
 		p.Pods = asking(slices.Repeat([]*whatif.Want{pod(2+r.Int64N(3), max(0, r.Int64N(4)-1))}, 1+r.IntN(2))...)
 	}
-	p.Last = r.IntN(3) == 0
+	for i := range p.Pods {
+		p.Pods[i].Priority, p.Pods[i].Later = r.Int32N(3), r.IntN(3) == 0
+	}
 	return p
 }
 
@@ -247,32 +265,40 @@ func holds(p Problem, set []int) bool {
 	nodes := slices.Clone(p.Nodes)
 	for _, i := range set {
 		n := &nodes[p.Movers[i].Node]
-		n.State = n.State.Without(p.Movers[i].Pod.UID)
+		if !p.Movers[i].Want.Pod.Plain() {
+			n.State = n.State.Without(p.Movers[i].Pod.UID)
+		}
 		used := whatif.Amounts{}.Add(n.Used)
 		for name, x := range p.Movers[i].Needs {
 			used[name] -= x
 		}
 		n.Used = used
 	}
-	back := slices.Clone(set)
-	slices.SortStableFunc(back, func(i, j int) int {
-		if a, b := p.Movers[i].Priority, p.Movers[j].Priority; a != b {
-			return int(b - a)
+	type pod struct {
+		want               *whatif.Want
+		late, rank, second int // whether it is later than all, its priority, and whether it is a successor
+		started            int64
+	}
+	var all []pod
+	for _, g := range p.Pods {
+		x := pod{g.Want, 0, -int(g.Priority), 0, 0}
+		if g.Later {
+			x.late, x.rank = 1, 0
 		}
-		return int(p.Movers[i].Started - p.Movers[j].Started)
+		all = append(all, x)
+	}
+	for _, i := range set {
+		m := &p.Movers[i]
+		all = append(all, pod{m.Want, 0, -int(m.Priority), 1, m.Started})
+	}
+	slices.SortStableFunc(all, func(a, b pod) int {
+		return cmp.Or(a.late-b.late, a.rank-b.rank, a.second-b.second, int(a.started-b.started))
 	})
 	var wants []*whatif.Want
-	for _, i := range back {
-		wants = append(wants, p.Movers[i].Want)
+	for _, x := range all {
+		wants = append(wants, x.want)
 	}
-	var pods []*whatif.Want
-	for _, m := range p.Pods {
-		pods = append(pods, m.Want)
-	}
-	if p.Last {
-		return settled(p, nodes, slices.Concat(wants, pods))
-	}
-	return settled(p, nodes, slices.Concat(pods, wants))
+	return settled(p, nodes, wants)
 }
 
 func settled(p Problem, nodes []whatif.Node, wants []*whatif.Want) bool {
@@ -285,7 +311,10 @@ func settled(p Problem, nodes []whatif.Node, wants []*whatif.Want) bool {
 		if slices.Contains(p.Empty, at) || len(n.Lacks(w.Needs)) > 0 {
 			continue
 		}
-		next, ok := n.State.Join(id(fmt.Sprint("back", len(wants))), w.Pod, w.Demand)
+		next, ok := n.State, true
+		if !w.Pod.Plain() {
+			next, ok = n.State.Join(id(fmt.Sprint("back", len(wants))), w.Pod, w.Demand)
+		}
 		if !ok {
 			continue
 		}
@@ -298,26 +327,34 @@ func settled(p Problem, nodes []whatif.Node, wants []*whatif.Want) bool {
 	return false
 }
 
-// Compared with all sets and all places of small clusters, no plan costs more, and none is missing.
+// Compared with all sets and all places of small clusters, no plan costs more, and none is missing, unless the result
+// is not certain: places for pods that hold nothing exclusively are not searched.
 func TestPlansAreTheCheapest(t *testing.T) {
-	plans, moves := 0, 0
+	plans, moves, uncertain := 0, 0, 0
 	for k := range uint64(*cases) {
 		p := random(t, rand.New(rand.NewPCG(*seed+k, 7)))
 		got := find(t, p)
 		want, ok := oracle(p)
+		plain := slices.ContainsFunc(p.Movers, func(m Mover) bool { return m.Want.Pod.Plain() })
 		switch {
-		case (got.Plan != nil) != ok, ok && got.Plan.Cost != want:
-			t.Fatalf("seed %d: found %s, and an exhaustive search %t, %+v", *seed+k, text(p, got), ok, want)
-		case !got.Cheapest || got.Spent:
+		case got.Plan != nil && (!ok || got.Plan.Cost.Compare(want) < 0),
+			got.Cheapest && ((got.Plan != nil) != ok || ok && got.Plan.Cost != want):
+			t.Fatalf("seed %d: found %s, certainly the cheapest %t, and an exhaustive search %t, %+v", *seed+k, text(p, got),
+				got.Cheapest, ok, want)
+		case !plain && !got.Cheapest || got.Spent:
 			t.Fatalf("seed %d: cheapest %t, spent %t", *seed+k, got.Cheapest, got.Spent)
-		case got.Plan == nil:
+		}
+		if !got.Cheapest {
+			uncertain++
+		}
+		if got.Plan == nil {
 			continue
 		}
 		plans++
 		moves += len(got.Plan.Moves)
 		verify(t, p, got.Plan)
 	}
-	t.Logf("%d clusters, %d plans, %d moves", *cases, plans, moves)
+	t.Logf("%d clusters, %d plans, %d moves; %d answers are not certain", *cases, plans, moves, uncertain)
 	if plans < *cases/4 || moves < *cases/8 {
 		t.Errorf("only %d plans and %d moves: the clusters test too little", plans, moves)
 	}
@@ -377,7 +414,7 @@ func TestTheSearchOfLargeClusters(t *testing.T) {
 	there, found, cheapest := 0, 0, 0
 	for k := range uint64(*cases) {
 		p := random(t, rand.New(rand.NewPCG(*seed+k, 11)))
-		p.Trials = 1000
+		p.Trials, p.Looks = 1000, 1_000_000
 		want := find(t, p)
 		if want.Plan == nil || len(want.Plan.Moves) == 0 {
 			continue

@@ -32,12 +32,14 @@ func Find(p Problem, step func() error) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	out := Result{Now: t.out, Without: t.out.First, Returning: s.returning(base)}
-	if !p.allows(base) {
-		t.plan = nil
+	out := Result{Now: t.out, Beyond: !p.allows(base)}
+	if t.out.First >= 0 {
+		out.Without = t.gang.Pods[t.out.First].ID
 	}
-	if t.plan != nil || !p.allows(base) {
-		out.Plan, out.Cheapest = t.plan, true
+	if out.Beyond || t.plan != nil {
+		if out.Cheapest = true; !out.Beyond {
+			out.Plan = t.plan
+		}
 		return out, nil
 	}
 	if err := s.guided(base, t); err != nil {
@@ -45,27 +47,36 @@ func Find(p Problem, step func() error) (Result, error) {
 	}
 	if len(p.Movers) <= Exhaustive {
 		s.spent = false
-		if err := s.exhaustive(base); err != nil {
-			return Result{}, err
-		}
-		out.Cheapest = !s.spent
+		err = s.exhaustive(base)
+		out.Cheapest = !s.spent && !s.unsure
 	} else if s.best != nil {
-		out.Cheapest = s.proved(base, t)
+		out.Cheapest, err = s.proved(base)
 	}
 	out.Plan, out.Spent = s.best, s.spent
-	return out, nil
+	return out, err
 }
 
 // search is the state of Find.
 type search struct {
 	Problem
 	step    func() error
+	failed  error         // of step, in a look
 	on      map[int][]int // movers by node, ascending
 	trials  int
+	looks   int
 	spent   bool
+	unsure  bool // some set was refused that may be enough
 	tried   map[string]bool
 	cleared map[string]whatif.Node
 	best    *Plan
+}
+
+// trial is the result for a set.
+type trial struct {
+	set  []int
+	plan *Plan // nil if not everything has a place
+	out  whatif.GangOutcome
+	gang whatif.Gang
 }
 
 // newSearch returns a search, and the movers that have to move.
@@ -81,61 +92,107 @@ func newSearch(p Problem, step func() error) (s *search, base []int) {
 	return s, base
 }
 
-// trial is the result for a set.
-type trial struct {
-	set  []int
-	plan *Plan // nil if not everything has a place
-	out  whatif.GangOutcome
-	gang whatif.Gang
-	// returning are the movers of the set, in their order in gang.
-	returning []int
+// turn is a pod that gets a place: a goal, or the successor of a mover.
+type turn struct {
+	goal, mover int // index, or -1
+	priority    int32
 }
 
-// returning returns movers in the order in which their successors get places.
-func (s *search) returning(set []int) []int {
-	out := slices.Clone(set)
-	slices.SortStableFunc(out, func(i, j int) int {
-		a, b := &s.Movers[i], &s.Movers[j]
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started))
-	})
-	return out
+// order returns who gets a place when, once the pods of a set are evicted: by priority, as the scheduler takes pods,
+// and of equal ones first the goals that wait. Goals that come later are last.
+func (s *search) order(set []int) (out []turn) {
+	var later []turn
+	for i := range s.Pods {
+		if x := (turn{i, -1, s.Pods[i].Priority}); s.Pods[i].Later {
+			later = append(later, x)
+		} else {
+			out = append(out, x)
+		}
+	}
+	back := slices.Clone(set)
+	slices.SortStableFunc(back, func(i, j int) int { return cmp.Compare(s.Movers[i].Started, s.Movers[j].Started) })
+	for _, i := range back {
+		out = append(out, turn{-1, i, s.Movers[i].Priority})
+	}
+	slices.SortStableFunc(out, func(a, b turn) int { return cmp.Compare(b.priority, a.priority) })
+	return append(out, later...)
 }
 
 // try places everything once the pods of a set are evicted.
 func (s *search) try(set []int) (t trial, err error) {
 	s.trials++
 	s.tried[fmt.Sprint(set)] = true
-	plan := whatif.New(s.without(set), s.Rules)
-	t = trial{set: set, returning: s.returning(set)}
-	var back []whatif.Member
-	for _, i := range t.returning {
-		m := &s.Movers[i]
+	plan, order := whatif.New(s.without(set), s.Rules), s.order(set)
+	t = trial{set: set, gang: whatif.Gang{Least: len(order)}}
+	for _, x := range order {
+		if x.goal >= 0 {
+			t.gang.Pods = append(t.gang.Pods, s.Pods[x.goal].Member)
+			continue
+		}
+		m := &s.Movers[x.mover]
 		id := m.Pod
 		id.UID = "moved " + id.UID
-		back = append(back, whatif.Member{ID: id, Want: m.Want})
+		t.gang.Pods = append(t.gang.Pods, whatif.Member{ID: id, Want: m.Want})
 	}
-	if t.gang.Pods = slices.Concat(s.Pods, back); s.Last {
-		t.gang.Pods = slices.Concat(back, s.Pods)
-	}
-	t.gang.Least = len(t.gang.Pods)
-	if t.out, err = plan.Together(t.gang, s.step); err != nil || !t.out.Fits {
+	if t.out, err = plan.Together(t.gang, s.step); err != nil {
 		return t, err
 	}
-	if slices.ContainsFunc(t.out.Placed, func(x whatif.Placement) bool { return x.Blind }) {
+	if !t.out.Fits || slices.ContainsFunc(t.out.Placed, func(x whatif.Placement) bool { return x.Blind }) {
+		s.unsure = s.unsure || !s.certain(t)
 		return t, nil
 	}
-	found := &Plan{Cost: s.Cost(set), After: plan.Nodes(), Placed: t.out.Placed[:len(s.Pods)]}
-	moved := t.out.Placed[len(s.Pods):]
-	if s.Last {
-		moved, found.Placed = t.out.Placed[:len(back)], t.out.Placed[len(back):]
-	}
-	for k, i := range t.returning {
-		found.Moves = append(found.Moves, Move{i, moved[k]})
+	found := &Plan{Cost: s.Cost(set), After: plan.Nodes(), Placed: make([]whatif.Placement, len(s.Pods)),
+		Order: t.out.Placed}
+	for k, x := range order {
+		if x.goal >= 0 {
+			found.Placed[x.goal] = t.out.Placed[k]
+		} else {
+			found.Moves = append(found.Moves, Move{x.mover, t.out.Placed[k]})
+		}
 	}
 	if s.Confirm == nil || s.Confirm(found) {
 		t.plan = found
 	}
 	return t, nil
+}
+
+// certain reports whether it is certain that the pods of a trial have no places: the search for them was complete, or
+// the first pod without a place fits nowhere, even alone. Pods that hold nothing exclusively are placed one by one, so
+// that other places for them are not searched.
+func (s *search) certain(t trial) bool {
+	plain := slices.ContainsFunc(t.gang.Pods, func(m whatif.Member) bool { return m.Want.Pod.Plain() })
+	if t.out.First < 0 {
+		return false
+	}
+	if t.out.Doubt == whatif.None && (!plain || len(t.gang.Pods) == 1) {
+		return true
+	}
+	w, nodes := t.gang.Pods[t.out.First].Want, s.without(t.set)
+	return !slices.ContainsFunc(s.open(w), func(at int) bool { return s.takes(&nodes[at], w) })
+}
+
+// open returns the nodes from which nothing but amounts and NUMA nodes keeps a pod.
+func (s *search) open(w *whatif.Want) (out []int) {
+	for at := range s.Nodes {
+		if slices.Contains(s.Empty, at) || s.Nodes[at].Gone ||
+			w.Bars != nil && at < len(w.Bars.Why) && len(w.Bars.Why[at]) > 0 {
+			continue
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// takes reports whether a node takes a pod. Beyond the bound of looks, or after an error of step, it returns false.
+func (s *search) takes(n *whatif.Node, w *whatif.Want) bool {
+	if s.looks++; s.looks > s.Looks {
+		s.spent = true
+		return false
+	}
+	if s.failed == nil && s.looks%64 == 0 {
+		s.failed = s.step()
+	}
+	return s.failed == nil && s.Rules.Room(*n, w, 1) == 1
 }
 
 // without returns the nodes without the pods of a set.
@@ -189,7 +246,11 @@ func (s *search) worth(set []int) bool {
 func (s *search) guided(base []int, t trial) error {
 	q := &queue{}
 	for {
-		for _, set := range s.enlarged(t) {
+		all := s.enlarged(t)
+		if s.failed != nil {
+			return s.failed
+		}
+		for _, set := range all {
 			if s.worth(set) {
 				s.tried[fmt.Sprint(set)] = true
 				heap.Push(q, candidate{set: set, cost: s.Cost(set)})
@@ -226,10 +287,7 @@ func (s *search) enlarged(t trial) (out [][]int) {
 		cost Cost
 	}
 	var all []found
-	for at := range nodes {
-		if nodes[at].Gone || w.Bars != nil && at < len(w.Bars.Why) && len(w.Bars.Why[at]) > 0 {
-			continue
-		}
+	for _, at := range s.open(w) {
 		for _, add := range s.enough(&nodes[at], s.staying(at, t.set), w) {
 			all = append(all, found{add, s.Cost(add)})
 		}
@@ -277,14 +335,13 @@ func (s *search) enough(n *whatif.Node, movers []int, w *whatif.Want) (out [][]i
 	left := maxLooks
 	works := func(set []int) bool {
 		left--
-		return s.Rules.Room(*s.after(n, set), w, 1) == 1
+		return s.takes(s.after(n, set), w)
 	}
 	if len(movers) == 0 || !works(movers) {
 		return nil
 	}
 	keep := func(set []int) {
-		slices.Sort(set)
-		if !slices.ContainsFunc(out, func(x []int) bool { return slices.Equal(x, set) }) {
+		if slices.Sort(set); s.allows(set) && !slices.ContainsFunc(out, func(x []int) bool { return slices.Equal(x, set) }) {
 			out = append(out, set)
 		}
 	}
@@ -360,47 +417,47 @@ func (s *search) small(a, b *Mover) int {
 // cheapest returns the cheapest set of movers of a node that works, if it costs less than all known ones; nil if there
 // is none, or if looking for it takes too long.
 func (s *search) cheapest(movers []int, works func([]int) bool, known [][]int) []int {
-	found, _ := s.ascending(movers, maxLooks, func(c Cost) bool {
+	found, _, _ := s.ascending(nil, movers, maxLooks, func(c Cost) bool {
 		return !slices.ContainsFunc(known, func(x []int) bool { return s.Cost(x).Compare(c) <= 0 })
 	}, func(set []int) (bool, error) { return works(set), nil })
 	return found
 }
 
-// ascending makes the sets of a pool in the order of their costs, as long as worth returns true, and returns the first
-// for which works returns true; nil if there is none among the first limit ones.
+// ascending makes the sets of a pool, each with all movers of base, in the order of their costs, as long as worth
+// returns true, and returns the first for which works returns true; nil if there is none. cut is true if it ended after
+// limit sets.
 func (s *search) ascending(
-	pool []int,
+	base, pool []int,
 	limit int,
 	worth func(Cost) bool,
 	works func([]int) (bool, error),
-) ([]int, error) {
+) (found []int, cut bool, err error) {
 	order := slices.Clone(pool)
 	slices.SortStableFunc(order, func(i, j int) int { return s.Cost([]int{i}).Compare(s.Cost([]int{j})) })
 	q := &queue{}
 	push := func(from []int, k int) {
 		set := append(slices.Clone(from), order[k])
 		slices.Sort(set)
-		if c := s.Cost(set); worth(c) && s.allows(set) {
+		if c := s.Cost(set); s.allows(set) && worth(c) {
 			heap.Push(q, candidate{set, k, c})
 		}
 	}
 	for k := range order {
-		push(nil, k)
+		push(base, k)
 	}
 	for ; q.Len() > 0; limit-- {
 		if limit == 0 {
-			s.spent = true
-			return nil, nil
+			return nil, true, nil
 		}
 		c := heap.Pop(q).(candidate)
 		if ok, err := works(c.set); ok || err != nil {
-			return c.set, err
+			return c.set, false, err
 		}
 		for k := c.last + 1; k < len(order); k++ { // each set is made once
 			push(c.set, k)
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // exhaustive tries all sets with the movers of base that cost less than the best one, the cheapest first.
@@ -411,52 +468,45 @@ func (s *search) exhaustive(base []int) error {
 			others = append(others, i)
 		}
 	}
-	whole := func(set []int) []int {
-		out := slices.Concat(base, set)
-		slices.Sort(out)
-		return out
-	}
-	_, err := s.ascending(others, 1<<Exhaustive+1, func(Cost) bool { return true }, func(set []int) (bool, error) {
-		all := whole(set)
-		switch {
-		case !s.allows(all) || s.best != nil && s.Cost(all).Compare(s.best.Cost) >= 0:
+	worth := func(c Cost) bool { return s.best == nil || c.Compare(s.best.Cost) < 0 }
+	_, cut, err := s.ascending(base, others, 1<<Exhaustive+1, worth, func(set []int) (bool, error) {
+		if !worth(s.Cost(set)) {
 			return false, nil
-		case s.trials >= s.Trials:
+		}
+		if s.trials >= s.Trials {
 			s.spent = true
 			return true, nil
 		}
-		t, err := s.try(all)
+		t, err := s.try(set)
 		s.offer(t.plan)
 		return t.plan != nil, err
 	})
+	s.spent = s.spent || cut
 	return err
 }
 
 // proved reports whether it is certain that no set costs less than the best one: if a single pod lacks a place, and no
 // set of the movers of any one node that costs less is enough for it, even if none of them needed another place.
-func (s *search) proved(base []int, t trial) bool {
-	if len(base) > 0 || len(s.Pods) != 1 || s.Last {
-		return false
+func (s *search) proved(base []int) (bool, error) {
+	if len(base) > 0 || len(s.Pods) != 1 || s.Pods[0].Later {
+		return false, nil
 	}
 	w := s.Pods[0].Want
 	if w.Peers != nil || w.Demand.Relates() {
-		return false
+		return false, nil
 	}
+	// With a higher priority than the pod's, successors of movers may get places before it, which only takes room.
 	spent := s.spent
-	defer func() { s.spent = spent }()
-	for at, movers := range s.on {
+	for _, at := range s.open(w) {
 		n := &s.Nodes[at]
-		if w.Bars != nil && at < len(w.Bars.Why) && len(w.Bars.Why[at]) > 0 {
-			continue
-		}
-		s.spent = false
-		set, _ := s.ascending(movers, maxLooks, func(c Cost) bool { return c.Compare(s.best.Cost) < 0 },
-			func(set []int) (bool, error) { return s.Rules.Room(*s.after(n, set), w, 1) == 1, nil })
-		if set != nil || s.spent {
-			return false
+		set, cut, err := s.ascending(nil, s.on[at], maxLooks, func(c Cost) bool { return c.Compare(s.best.Cost) < 0 },
+			func(set []int) (bool, error) { return s.takes(s.after(n, set), w), s.failed })
+		if set != nil || cut || err != nil || s.spent != spent {
+			s.spent = spent
+			return false, err
 		}
 	}
-	return true
+	return true, nil
 }
 
 // candidate is a set to be tried; last is the position in the order of the pool of the mover that was added last.

@@ -56,6 +56,8 @@ type Workload struct {
 	Guessed bool
 	// Ordered: its controller makes the next pod once the one before it runs.
 	Ordered bool
+	// Priority is the priority of its pods; 0 if only a class is named.
+	Priority int32
 }
 
 // String names the object, for example "Deployment ml/trainer".

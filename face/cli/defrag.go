@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -22,8 +23,8 @@ import (
 type Moving struct {
 	// Budgets returns a stage that knows the cluster's disruption budgets, if the user may read them.
 	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
-	// Movers returns the pods that may move at a time.
-	Movers func(s Stage, b defrag.Bounds, at time.Time) defrag.Field
+	// Movers returns the pods that may move at a time. An error of the user's bounds names them.
+	Movers func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error)
 	// Leaving returns the stage without some pods, by UID, and what their successors want there, in the order of uids.
 	Leaving func(s Stage, uids []string) (after Stage, wants []*whatif.Want, err error)
 	// Unrelated removes from wants what other pods mean to them, if none means anything to another. Otherwise it returns
@@ -38,9 +39,11 @@ The command finds the cheapest pods to evict so that the wanted pods fit, and so
 pod has a new place at the same time: by what kubelets would decide, and by labels, taints, amounts
 and disruption budgets. It only reads, and evicts nothing.
 
-Pods of DaemonSets, static pods, gangs, pods with claims of devices (DRA), pods that ask for what is not
-judged, and pods with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=false never move.
-A pod says by the annotation tenon.sh/move-cost (1 to 1000) what its move costs; without it 1.
+Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again; no
+gangs, no pods with claims of devices (DRA) or with requirements that are not judged, and none with the
+annotation cluster-autoscaler.kubernetes.io/safe-to-evict=false. A pod says by the annotation
+tenon.sh/move-cost (1 to 1000) what its move costs; without it 1. Nodes whose NUMA nodes are not known
+get no pods that need alignment.
 
 The exit code is 0 if there is a plan, or if nothing has to move; 1 if there is none; 3 if there is one,
 and pods of some objects cannot be judged; 2 after an error.`
@@ -80,6 +83,8 @@ const (
 	maxTrials    = 2_000
 	minTrials    = 20
 	defragEffort = 20_000_000
+	// maxLooks bounds how often a pod is tried on a node without some of its pods.
+	maxLooks = 400_000
 )
 
 func (a *app) defragCommand() *cobra.Command {
@@ -107,7 +112,8 @@ func (a *app) defragCommand() *cobra.Command {
 	s.IntVar(&f.maxPriority, "max-priority", math.MaxInt32, "Highest priority of pods that may move.")
 	s.DurationVar(&f.minAge, "min-age", 0, "How long a pod must have run before it may move, such as 30m.")
 	s.IntVar(&f.most, "most", 10, fmt.Sprintf("How many pods may move, at most %d.", MaxMoves))
-	s.BoolVar(&f.bare, "bare", false, "Pods without a controller may move, too: nobody creates them again.")
+	s.BoolVar(&f.bare, "bare", false,
+		"Pods without such a controller may move, too: perhaps nobody creates them again.")
 	s.BoolVar(&f.localData, "delete-emptydir-data", false, "Pods that keep data in an emptyDir may move, too.")
 	s.StringVar(&f.nodes, "nodes", "", `File with the output of "kubectl get `+
 		`nodelayouts,layoutbases,nodes,pods,poddisruptionbudgets -A -o json", in place of a cluster.`)
@@ -174,6 +180,7 @@ type defragmentation struct {
 	stuck    []defrag.Fixed // pods of nodes that are to be empty, which may not move
 	// notJudged are objects of files whose pods are not judged, and why.
 	notJudged []string
+	partial   string // what of the cluster was not read
 }
 
 // defrag finds a plan and writes it. It returns errNoPlace if there is none.
@@ -226,7 +233,18 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 		return nil, err
 	}
 	warnUnjudged(c.ErrOrStderr(), slices.DeleteFunc(slices.Clone(d.tasks), func(t *task) bool { return !t.waiting }))
-	d.field = moving.Movers(d.stage, f.bounds(), time.Now())
+	bounds := f.bounds()
+	if f.like != "" {
+		ns, name, err := a.podName(f.like)
+		if err != nil {
+			return nil, err
+		}
+		bounds.Keep.Namespace, bounds.Keep.Name = cmp.Or(ns, a.kube.Namespace(), a.kube.fileNamespace, "default"), name
+	}
+	if d.field, err = moving.Movers(c.Context(), d.stage, bounds, time.Now()); err != nil {
+		return nil, err
+	}
+	d.partial = partialText(d.stage)
 	if err := d.pose(f); err != nil {
 		return nil, err
 	}
@@ -237,18 +255,18 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 	for i := range d.problem.Movers {
 		wants = append(wants, d.problem.Movers[i].Want)
 	}
+	progress := progressOn(c.Context(), c.ErrOrStderr())
+	progress.verb = "defrag"
 	if d.field.Related = !moving.Unrelated(d.stage, wants); d.field.Related {
 		goals := func(s Stage) ([]*task, error) {
 			out, _, err := a.goals(f, s, all, io.Discard)
 			return out, err
 		}
-		d.problem.Confirm = func(p *defrag.Plan) bool { return d.confirmed(p, moving, goals) }
+		d.problem.Confirm = func(p *defrag.Plan) bool { return d.confirmed(p, moving, goals, progress.step) }
 	}
 	if len(d.stuck) > 0 {
 		return d, nil // the nodes cannot be empty
 	}
-	progress := progressOn(c.Context(), c.ErrOrStderr())
-	progress.verb = "defrag"
 	d.result, err = defrag.Find(d.problem, progress.step)
 	return d, err
 }
@@ -313,10 +331,11 @@ func numbered(tasks []*task) ([]*task, error) {
 }
 
 // goalPods returns the pods of tasks.
-func goalPods(tasks []*task) (out []whatif.Member) {
+func goalPods(tasks []*task) (out []defrag.Goal) {
 	for _, t := range tasks {
 		for i := range t.wanted {
-			out = append(out, whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want})
+			out = append(out, defrag.Goal{Member: whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want},
+				Priority: t.workload.Priority, Later: !t.waiting})
 		}
 	}
 	return out
@@ -328,15 +347,14 @@ func (d *defragmentation) pose(f defragFlags) error {
 	if err != nil {
 		return err
 	}
+	guarded.Unknown = guard.Nobody
 	var workloads []*whatif.Workload
-	last := true
 	for _, t := range d.tasks {
 		workloads = append(workloads, t.workload)
-		last = last && !t.waiting
 	}
 	nodes := d.stage.Nodes()
-	p := defrag.Problem{Nodes: nodes, Rules: whatif.Rules{Guard: guarded}, Pods: goalPods(d.tasks), Last: last,
-		Movers: d.field.Movers, Budgets: d.field.Budgets, Most: f.most}
+	p := defrag.Problem{Nodes: nodes, Rules: whatif.Rules{Guard: guarded}, Pods: goalPods(d.tasks),
+		Movers: d.field.Movers, Budgets: d.field.Budgets, Most: f.most, Looks: maxLooks}
 	p.Rules.Strategy.Mix = whatif.Usual(d.stage.Usual(), workloads)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(nodeNamesIn(f.empty)))) {
 		at := slices.IndexFunc(nodes, func(n whatif.Node) bool { return n.Name == name })
@@ -357,7 +375,8 @@ func (d *defragmentation) pose(f defragFlags) error {
 
 // confirmed reports whether all pods of a plan get their places on a cluster without the pods that move, also by what
 // pods mean to each other.
-func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(Stage) ([]*task, error)) bool {
+func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(Stage) ([]*task, error),
+	step func() error) bool {
 	var uids []string
 	for _, m := range p.Moves {
 		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
@@ -370,29 +389,22 @@ func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(S
 	if err != nil {
 		return false
 	}
-	type seat struct {
-		whatif.Member
-		at int
-	}
-	var first, back []seat
+	again := map[string]*whatif.Want{}
 	for i, m := range goalPods(tasks) {
-		first = append(first, seat{m, p.Placed[i].Node})
+		again[p.Placed[i].Pod.UID] = m.Want
 	}
 	for i, m := range p.Moves {
-		back = append(back, seat{whatif.Member{ID: m.To.Pod, Want: wants[i]}, m.To.Node})
-	}
-	order := slices.Concat(first, back)
-	if d.problem.Last {
-		order = slices.Concat(back, first)
+		again[m.To.Pod.UID] = wants[i]
 	}
 	nodes := slices.Clone(after.Nodes())
 	for _, at := range d.problem.Empty {
 		nodes[at].Gone = true
 	}
 	plan := whatif.New(nodes, d.problem.Rules)
-	for _, x := range order {
-		one := whatif.Gang{Pods: []whatif.Member{x.Member}, Least: 1, Racks: []whatif.Rack{{Nodes: []int{x.at}}}}
-		if out, err := plan.Together(one, func() error { return nil }); err != nil || !out.Fits {
+	for _, x := range p.Order {
+		one := whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: again[x.Pod.UID]}}, Least: 1,
+			Racks: []whatif.Rack{{Nodes: []int{x.Node}}}}
+		if out, err := plan.Together(one, step); err != nil || !out.Fits {
 			return false
 		}
 	}

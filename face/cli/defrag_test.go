@@ -28,8 +28,10 @@ import (
 
 // moving are the real functions.
 var moving = &Moving{
-	Budgets:   func(_ context.Context, _ Kubeconfig, s Stage) (Stage, error) { return s, nil },
-	Movers:    func(s Stage, b defrag.Bounds, at time.Time) defrag.Field { return s.(*stage.Stage).Movers(b, at) },
+	Budgets: func(_ context.Context, _ Kubeconfig, s Stage) (Stage, error) { return s, nil },
+	Movers: func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {
+		return s.(*stage.Stage).Movers(ctx, b, at)
+	},
 	Unrelated: func(s Stage, wants []*whatif.Want) bool { return s.(*stage.Stage).Unrelated(wants) },
 	Leaving: func(s Stage, uids []string) (Stage, []*whatif.Want, error) {
 		gone, wants := map[string]bool{}, map[string]*whatif.Want{}

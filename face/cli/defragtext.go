@@ -37,6 +37,8 @@ type defragDocument struct {
 	// BudgetsUnread: disruption budgets are not known, and may forbid the evictions.
 	BudgetsUnread bool               `json:"budgetsUnread,omitempty"`
 	NotKnown      []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
+	// Partial is as in PodExplanation.
+	Partial string `json:"partial,omitempty"`
 }
 
 type moveDocument struct {
@@ -59,7 +61,7 @@ func (d *defragmentation) document() defragDocument {
 		BudgetsUnread: d.field.Unread, NotJudged: d.unjudged(),
 		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
-		}), NotKnown: append([]document.Problem{}, d.problems...)}
+		}), NotKnown: append([]document.Problem{}, d.problems...), Partial: d.partial}
 	p := d.result.Plan
 	if p == nil {
 		return out
@@ -83,7 +85,7 @@ func (d *defragmentation) document() defragDocument {
 // choice may have been missed that only looks impossible beside the pods that move.
 func (d *defragmentation) cheapest() bool {
 	none := d.result.Plan != nil && len(d.result.Plan.Moves) == 0
-	return len(d.stuck) > 0 || none || d.result.Cheapest && !d.field.Related
+	return len(d.stuck) > 0 || none || d.result.Cheapest && !d.field.Related && d.partial == ""
 }
 
 // changed returns the positions of the nodes that change.
@@ -128,6 +130,10 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		d.writeNodes(b, limit)
 	}
 	d.writeFixed(b, limit)
+	if d.partial != "" {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", "Not everything was read: "+d.partial+".")
+	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
@@ -199,6 +205,11 @@ func (d *defragmentation) proof() string {
 
 // writeNone writes that there is no plan, and why the first pod has no room now.
 func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
+	if d.result.Beyond {
+		writeWrapped(b, "", fmt.Sprintf("%s cannot be empty: more than %d pods would have to move (--most), or more than "+
+			"their disruption budgets allow.", strings.Join(d.empty, ", "), d.problem.Most))
+		return
+	}
 	out := "No choice of these pods makes room"
 	if !d.cheapest() {
 		out = "No choice of these pods was found that makes room"
@@ -211,34 +222,13 @@ func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 	if len(d.result.Now.Refusals) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%s has no room now:\n", d.without())
+	fmt.Fprintf(b, "\n%s has no room now:\n", d.result.Without)
 	for _, r := range d.result.Now.Refusals[:min(limit, len(d.result.Now.Refusals))] {
 		writeWrapped(b, "  ", onWhich(r, limit > fewNodes)+": "+strings.Join(refusalTexts(r), "; "))
 	}
 	if more := len(d.result.Now.Refusals) - limit; more > 0 {
 		fmt.Fprintf(b, "  ... and %d other reasons (--all shows them)\n", more)
 	}
-}
-
-// without names the first pod that has no room now.
-func (d *defragmentation) without() string {
-	all := []string{}
-	for _, m := range d.problem.Pods {
-		all = append(all, m.ID.String())
-	}
-	var back []string
-	for _, i := range d.result.Returning {
-		back = append(back, d.problem.Movers[i].Pod.String())
-	}
-	if d.problem.Last {
-		all = append(back, all...)
-	} else {
-		all = append(all, back...)
-	}
-	if at := d.result.Without; at >= 0 && at < len(all) {
-		return all[at]
-	}
-	return "A pod"
 }
 
 // writeStuck writes which pods keep a node from being empty.

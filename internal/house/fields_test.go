@@ -25,8 +25,9 @@ var keys = map[string]string{
 	"AlignAnnotation":                "tenon.sh/align",
 	"IgnoreAnnotation":               "tenon.sh/align-ignore",
 	"podapi.MoveCostAnnotation":      "tenon.sh/move-cost",
-	"safeToEvict":                    "cluster-autoscaler.kubernetes.io/safe-to-evict",
-	"volcanoGroup":                   "scheduling.k8s.io/group-name",
+	"podapi.SafeToEvict":             "cluster-autoscaler.kubernetes.io/safe-to-evict",
+	"podapi.VolcanoGroup":            "scheduling.k8s.io/group-name",
+	"podapi.KoordinatorGang":         "gang.scheduling.koordinator.sh/name",
 	"about":                          "tenon.sh/align",
 	"annotation":                     "tenon.sh/align-ignore",
 	"koordinatorSpec":                "scheduling.koordinator.sh/numa-topology-spec",
@@ -65,6 +66,9 @@ var keys = map[string]string{
 	"cluster/stage label":            "schedulingConstraints.topology", // a rack
 	"face/console l":                 "",
 
+	`"kueue.x-k8s.io/pod-group-name"`:       "kueue.x-k8s.io/pod-group-name",
+	`"leaderworkerset.sigs.k8s.io/name"`:    "leaderworkerset.sigs.k8s.io/name",
+	`"jobset.sigs.k8s.io/jobset-name"`:      "jobset.sigs.k8s.io/jobset-name",
 	`"scheduling.k8s.io/group-name"`:        "scheduling.k8s.io/group-name",
 	`"scheduling.x-k8s.io/pod-group"`:       "scheduling.x-k8s.io/pod-group",
 	`"yunikorn.apache.org/task-group-name"`: "yunikorn.apache.org/task-group-name",

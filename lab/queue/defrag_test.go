@@ -120,15 +120,19 @@ func (w *world) plan(ctx context.Context, t *testing.T, name string) (*defrag.Pl
 		if err != nil {
 			return false, err
 		}
-		field := s.Movers(defrag.Bounds{}, time.Now())
-		p = defrag.Problem{Nodes: s.Nodes(), Movers: field.Movers, Budgets: field.Budgets, Most: 10, Trials: 1000}
+		field, err := s.Movers(ctx, defrag.Bounds{}, time.Now())
+		if err != nil {
+			return false, err
+		}
+		p = defrag.Problem{Nodes: s.Nodes(), Movers: field.Movers, Budgets: field.Budgets, Most: 10, Trials: 1000,
+			Looks: 100_000}
 		var wants []*whatif.Want
 		for i := range field.Movers {
 			wants = append(wants, field.Movers[i].Want)
 		}
 		for _, x := range s.Pending() {
 			if x.Name == name {
-				p.Pods = append(p.Pods, whatif.Member{ID: x.ID(1, 0), Want: x.Want})
+				p.Pods = append(p.Pods, defrag.Goal{Member: whatif.Member{ID: x.ID(1, 0), Want: x.Want}})
 				wants = append(wants, x.Want)
 			}
 		}

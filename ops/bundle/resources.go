@@ -50,7 +50,8 @@ const metadata = `metadata.name metadata.generateName metadata.namespace metadat
 // annotations are the prefixes of annotations that are kept.
 var annotations = []string{"tenon.sh/", "kubernetes.io/config.mirror", "volcano.sh/", "scheduling.koordinator.sh/",
 	"node.koordinator.sh/", "kubelet.koordinator.sh/", "pv.kubernetes.io/", "volume.kubernetes.io/",
-	"topology.node.k8s.io/"}
+	"topology.node.k8s.io/", "cluster-autoscaler.kubernetes.io/safe-to-evict", "scheduling.k8s.io/group-name",
+	"gang.scheduling.koordinator.sh/name"}
 
 const container = ".name CONTAINERS.image CONTAINERS.resources CONTAINERS.ports CONTAINERS.restartPolicy"
 
@@ -59,7 +60,7 @@ var podFields = strings.ReplaceAll("CONTAINERS"+container, "CONTAINERS", "spec.c
 	spec.nodeName spec.schedulerName spec.priority spec.priorityClassName spec.preemptionPolicy spec.nodeSelector
 	spec.affinity spec.tolerations spec.topologySpreadConstraints spec.overhead spec.resources spec.resourceClaims
 	spec.schedulingGates spec.hostNetwork spec.runtimeClassName spec.restartPolicy spec.os spec.schedulingGroup
-	spec.volumes[].name spec.volumes[].persistentVolumeClaim spec.volumes[].ephemeral
+	spec.volumes[].name spec.volumes[].persistentVolumeClaim spec.volumes[].ephemeral spec.volumes[].emptyDir.medium
 	spec.volumes[].gcePersistentDisk spec.volumes[].awsElasticBlockStore spec.volumes[].csi.driver
 	status.phase status.conditions status.reason status.message status.nominatedNodeName status.startTime status.qosClass
 	status.resize status.observedGeneration status.resourceClaimStatuses status.extendedResourceClaimStatus
