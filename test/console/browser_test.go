@@ -106,6 +106,19 @@ func (b browser) says(selector, text string) {
 	}))
 }
 
+// focus puts the focus on an element once it is there, in one step: the page may draw it anew at any time.
+func focus(selector string) chromedp.Action {
+	return promised(fmt.Sprintf(`new Promise((done) => {
+		const look = () => {
+			const e = document.querySelector(%s);
+			if (!e) return requestAnimationFrame(look);
+			e.focus();
+			done(true);
+		};
+		look();
+	})`, quoted(selector)))
+}
+
 // promised evaluates an expression and waits for its promise.
 func promised(expression string) chromedp.Action {
 	return chromedp.Evaluate(expression, nil,

@@ -99,7 +99,7 @@ func clusterPage(_ *testing.T, b browser, _ cluster) {
 	goTo(b, "#/", "Cluster")
 	b.says(".numbers", "nodes")
 	// Keys alone: the map has the focus, an arrow chooses the first node, Enter opens it.
-	b.do("open a node by keys", chromedp.Focus("canvas"), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Home))
+	b.do("open a node by keys", focus("canvas"), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.Home))
 	b.says(".said", "NUMA node 0")
 	b.do("open it", chromedp.KeyEvent(kb.Enter))
 	b.says("h1", "Node ")
@@ -183,7 +183,7 @@ func findings(_ *testing.T, b browser, _ cluster) {
 	b.says(".finding h2", "whatever ends there")
 	b.says(".finding td", "default/too-large")
 	b.looks("findings")
-	b.do("only what is to know", chromedp.Focus("#severity"), chromedp.SendKeys("#severity", "to know"))
+	b.do("only what is to know", focus("#severity"), chromedp.SendKeys("#severity", "to know"))
 	b.says("#severity", "to know")
 	b.do("examine again", chromedp.Click(`//button[text()="Examine again"]`, chromedp.BySearch))
 	b.says(".tools", "Examine again")

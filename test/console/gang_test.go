@@ -47,7 +47,7 @@ func TestAGangIsOneRow(t *testing.T) {
 	if rows != 2 {
 		t.Errorf("the gang and the other pod have %d rows", rows)
 	}
-	b.do("open the gang by keys", chromedp.Focus("#waiting summary"), chromedp.KeyEvent(kb.Enter))
+	b.do("open the gang by keys", focus("#waiting summary"), chromedp.KeyEvent(kb.Enter))
 	b.says("#waiting details[open] a", "ml/trainer-2")
 	b.looks("gang")
 	added := trainer("trainer-3", "")

@@ -18,7 +18,7 @@ func kubelets(t *testing.T, b browser, c cluster) {
 	b.says("h1", "Kubelets")
 	b.do("ask for nothing", chromedp.Click("#plan", chromedp.ByQuery))
 	b.says("#result [role=alert]", "says nothing that changes")
-	b.do("plan by keys alone", chromedp.Focus("#selector"), chromedp.SendKeys("#selector", "kubernetes.io/hostname="+on),
+	b.do("plan by keys alone", focus("#selector"), chromedp.SendKeys("#selector", "kubernetes.io/hostname="+on),
 		chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("best"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.says("#result pre", "+ topologyManagerPolicy: best-effort")
 	b.says("#result td", on)

@@ -33,7 +33,7 @@ func sameLetters(t *testing.T, b browser, c cluster, node string) {
 // explains checks that a part of the drawing says the same to keys, to a pointer and to a finger.
 func explains(b browser) {
 	b.t.Helper()
-	b.do("go to a part by keys", chromedp.Focus(".explained", chromedp.ByQuery), chromedp.KeyEvent(kb.Home),
+	b.do("go to a part by keys", focus(".explained"), chromedp.KeyEvent(kb.Home),
 		chromedp.KeyEvent(kb.ArrowRight))
 	b.says(".tip", "CPU")
 	b.do("leave it", chromedp.KeyEvent(kb.Escape))

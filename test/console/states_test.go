@@ -121,13 +121,13 @@ func empty(b browser, s *server) {
 	visit(b, "#/pods/default/a", "[role=alert]", "no such object", "empty-pod")
 	visit(b, "#/findings", ".finding", "", "empty-findings")
 	visit(b, "#/whatif", "h1", "What if", "empty-whatif")
-	b.do("place the example by keys", chromedp.Focus("#example"), chromedp.KeyEvent(kb.Enter), chromedp.Focus("#place"),
+	b.do("place the example by keys", focus("#example"), chromedp.KeyEvent(kb.Enter), focus("#place"),
 		chromedp.KeyEvent(kb.Enter))
 	b.says("main", "No node has reported its NUMA nodes.")
 	visit(b, "#/policy", "main", "No ConfigMap with the configuration of a scheduler", "empty-policy")
 	b.says("main", "No node reports its kubelet's configuration.")
 	visit(b, "#/kubelets", "h1", "Kubelets", "empty-kubelets")
-	b.do("plan by keys", chromedp.Focus("#reservedCPUs"), chromedp.KeyEvent("0-1"+kb.Enter))
+	b.do("plan by keys", focus("#reservedCPUs"), chromedp.KeyEvent("0-1"+kb.Enter))
 	b.says("#result [role=alert]", "did not work")
 	b.looks("empty-plan")
 }
@@ -141,7 +141,7 @@ func forbidden(b browser, s *server) {
 	visit(b, "#/findings", "[role=alert]", "You may not read this.", "forbidden-findings")
 	visit(b, "#/policy", "main .note", "Not shown: ", "forbidden-policy")
 	visit(b, "#/kubelets", "h1", "Kubelets", "forbidden-kubelets")
-	b.do("plan by keys", chromedp.Focus("#reservedCPUs"), chromedp.KeyEvent("0-1"+kb.Enter))
+	b.do("plan by keys", focus("#reservedCPUs"), chromedp.KeyEvent("0-1"+kb.Enter))
 	b.says("#result [role=alert]", "You may not read this.")
 }
 
