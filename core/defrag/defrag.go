@@ -38,8 +38,10 @@ type Problem struct {
 	Pods []Goal
 	// Empty are positions of nodes. All movers there move, and nothing is placed there.
 	Empty []int
-	// Movers are the pods that may move. Budgets are the evictions that disruption budgets allow.
+	// Movers are the pods that may move, and Must are indices of those that have to. Budgets are the evictions that
+	// disruption budgets allow.
 	Movers  []Mover
+	Must    []int
 	Budgets []int
 	// Most is the largest number of pods that may move.
 	Most int
@@ -142,10 +144,10 @@ type Result struct {
 	Cheapest bool
 	// Spent: the search reached its bound.
 	Spent bool
-	// Now is what becomes of the pods if only the nodes in Empty are cleared; its Refusals are why the first pod without
+	// Now is what becomes of the pods if only those move that have to; its Refusals are why the first pod without
 	// a place has none, and Without is that pod.
 	Now     whatif.GangOutcome
 	Without state.PodID
-	// Beyond: the nodes in Empty have more movers than Most, or than budgets allow.
+	// Beyond: more pods have to move than Most, or than budgets allow.
 	Beyond bool
 }

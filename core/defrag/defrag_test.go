@@ -215,6 +215,9 @@ func random(t testing.TB, r *rand.Rand) Problem {
 	} else {
 		p.Pods = asking(slices.Repeat([]*whatif.Want{pod(2+r.Int64N(3), max(0, r.Int64N(4)-1))}, 1+r.IntN(2))...)
 	}
+	if len(p.Movers) > 0 && r.IntN(6) == 0 {
+		p.Must = []int{r.IntN(len(p.Movers))}
+	}
 	for i := range p.Pods {
 		p.Pods[i].Priority, p.Pods[i].Later = r.Int32N(3), r.IntN(3) == 0
 	}
@@ -253,7 +256,7 @@ func needed(p Problem, set []int) bool {
 		}
 	}
 	for i, m := range p.Movers {
-		if slices.Contains(p.Empty, m.Node) && !slices.Contains(set, i) {
+		if (slices.Contains(p.Empty, m.Node) || slices.Contains(p.Must, i)) && !slices.Contains(set, i) {
 			return false
 		}
 	}

@@ -88,8 +88,9 @@ func newSearch(p Problem, step func() error) (s *search, base []int) {
 	for _, at := range p.Empty {
 		base = append(base, s.on[at]...)
 	}
+	base = append(base, p.Must...)
 	slices.Sort(base)
-	return s, base
+	return s, slices.Compact(base)
 }
 
 // turn is a pod that gets a place: a goal, or the successor of a mover.

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/guard"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -57,12 +58,16 @@ const defragExample = `  # What has to move so that a pod that waits gets room?
   # Where would the pods of a node go, and what has to make way for them?
   kubectl tenon defrag --empty node-a
 
+  # Can a pod that lies on several NUMA nodes be brought onto one?
+  kubectl tenon defrag --align ml/trainer-0
+
   # Only pods of low priority may move, at most three, and none that has just started
   kubectl tenon defrag -f train.yaml --max-priority 0 --most 3 --min-age 30m --map`
 
 // defragFlags are the choices of the command.
 type defragFlags struct {
 	files, pods, empty, namespaces []string
+	align                          []string
 	recursive, pending             bool
 	like, count, nodes             string
 	maxPriority, most              int
@@ -107,6 +112,8 @@ func (a *app) defragCommand() *cobra.Command {
 	s.StringVar(&f.like, "like", "", "Existing pod, [NAMESPACE/]NAME, of which more are to fit: one, or --count.")
 	s.StringVar(&f.count, "count", "", "Number of pods of each workload of -f and --like, in place of its replicas.")
 	s.StringArrayVar(&f.empty, "empty", nil, "Node that all its pods are to leave. This flag can be repeated.")
+	s.StringArrayVar(&f.align, "align", nil,
+		"Pod that runs and is to lie on as few NUMA nodes as possible, [NAMESPACE/]NAME. This flag can be repeated.")
 	s.StringArrayVar(&f.namespaces, "from-namespace", nil,
 		"Namespace whose pods may move; without it those of all. This flag can be repeated.")
 	s.IntVar(&f.maxPriority, "max-priority", math.MaxInt32, "Highest priority of pods that may move.")
@@ -123,6 +130,7 @@ func (a *app) defragCommand() *cobra.Command {
 	f.output.bind(c, "json", "yaml", "name")
 	complete(c, "for", a.podNames)
 	complete(c, "like", a.podNames)
+	complete(c, "align", a.podNames)
 	complete(c, "empty", a.nodeNames)
 	complete(c, "from-namespace", a.namespaceNames)
 	return c
@@ -131,9 +139,9 @@ func (a *app) defragCommand() *cobra.Command {
 // check returns an error for flags that are out of bounds or contradict each other.
 func (f *defragFlags) check() error {
 	switch {
-	case len(f.pods) == 0 && !f.pending && len(f.files) == 0 && f.like == "" && len(f.empty) == 0:
-		return errors.New("say what is to get room: --for POD, --pending, -f FILE or --like POD, or a node that is to be " +
-			"empty: --empty NODE")
+	case len(f.pods)+len(f.files)+len(f.empty)+len(f.align) == 0 && !f.pending && f.like == "":
+		return errors.New("say what is to get room: --for POD, --pending, -f FILE or --like POD; a node that is to be " +
+			"empty, --empty NODE; or a pod that is to be aligned, --align POD")
 	case f.count != "" && len(f.files) == 0 && f.like == "":
 		return errors.New("--count needs -f FILE or --like POD")
 	case f.count == "max":
@@ -214,7 +222,7 @@ func (a *app) defrag(c *cobra.Command, f defragFlags) error {
 // defragmented reads the cluster and finds a plan.
 func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, error) {
 	moving := a.setup.Stages.Moving
-	for _, ref := range f.pods { // the namespaces that they name are read
+	for _, ref := range slices.Concat(f.pods, f.align) { // the namespaces that they name are read
 		if namespace, _, both := strings.Cut(strings.TrimPrefix(ref, "pod/"), "/"); both {
 			a.kube.named = append(a.kube.named, namespace)
 		}
@@ -248,6 +256,11 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 	if err := d.pose(f); err != nil {
 		return nil, err
 	}
+	for _, ref := range f.align {
+		if err := d.alignPod(a.fullName(ref)); err != nil {
+			return nil, err
+		}
+	}
 	var wants []*whatif.Want
 	for _, m := range d.problem.Pods {
 		wants = append(wants, m.Want)
@@ -276,13 +289,9 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 	err error) {
 	var waiting []*task
 	wanted := map[string]bool{}
-	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
 	var named []string
 	for _, ref := range f.pods {
-		id := strings.TrimPrefix(ref, "pod/")
-		if !strings.Contains(id, "/") {
-			id = namespace + "/" + id
-		}
+		id := a.fullName(ref)
 		named, wanted[id] = append(named, id), true
 	}
 	if f.pending || len(f.pods) > 0 {
@@ -313,6 +322,38 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 	}
 	out, err = numbered(append(waiting, out...))
 	return out, notJudged, err
+}
+
+// fullName returns NAMESPACE/NAME of a pod that the user names.
+func (a *app) fullName(ref string) string {
+	id := strings.TrimPrefix(ref, "pod/")
+	if !strings.Contains(id, "/") {
+		id = cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default") + "/" + id
+	}
+	return id
+}
+
+// alignPod has a pod move to where it lies on as few NUMA nodes as its requests need on the empty machine.
+func (d *defragmentation) alignPod(name string) error {
+	for i := range d.problem.Movers {
+		m := &d.problem.Movers[i]
+		if m.Pod.String() != name {
+			continue
+		}
+		if w := *m.Want; !w.Demand.Binds() {
+			w.Demand = place.Demand{Policy: place.Restricted}
+			m.Want = &w
+		}
+		d.problem.Must = append(d.problem.Must, i)
+		return nil
+	}
+	for _, x := range d.field.Fixed {
+		if x.Pod.String() == name {
+			d.stuck = append(d.stuck, x)
+			return nil
+		}
+	}
+	return fmt.Errorf("--align: no pod %s runs on a node", name)
 }
 
 // numbered numbers the tasks, and refuses those for which no pods can be moved.
@@ -394,7 +435,9 @@ func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(S
 		again[p.Placed[i].Pod.UID] = m.Want
 	}
 	for i, m := range p.Moves {
-		again[m.To.Pod.UID] = wants[i]
+		w := *wants[i]
+		w.Demand = d.problem.Movers[m.Mover].Want.Demand
+		again[m.To.Pod.UID] = &w
 	}
 	nodes := slices.Clone(after.Nodes())
 	for _, at := range d.problem.Empty {

@@ -225,6 +225,8 @@ func TestFlagsOfDefrag(t *testing.T) {
 		"--for ml/wide --min-age -1s":     "negative",
 		"--for ml/wide --count 2":         "--count needs -f FILE or --like POD",
 		"--empty gpu-x":                   `node "gpu-x" is not there`,
+		"--align ml/none":                 "no pod ml/none runs on a node",
+		"--align ml/wide":                 "no pod ml/wide runs on a node",
 		"--like ml/train-0 --count 257":   "more than 256 pods",
 		"--like ml/train-0 --count max":   "want a number",
 		"--for ml/wide -o wide":           "wide",
@@ -233,6 +235,16 @@ func TestFlagsOfDefrag(t *testing.T) {
 		if _, errs, code := runDefrag(t, scattered(t, nil), strings.Fields(line)...); code != ExitError ||
 			!strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, stderr %q; want %q", line, code, errs, want)
+		}
+	}
+}
+
+// A pod that is to be aligned moves, or it is said why it may not.
+func TestAlignAPod(t *testing.T) {
+	for args, want := range map[string]string{"--align ml/train-1": "pod/ml/train-1\n", "--align ml/web-0": ""} {
+		out, errs, code := runDefrag(t, scattered(t, nil), strings.Fields(args+" -o name")...)
+		if out != want || errs != "" || (code == 0) != (want != "") {
+			t.Errorf("%s: %q, exit code %d, stderr %q; want %q", args, out, code, errs, want)
 		}
 	}
 }

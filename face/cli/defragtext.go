@@ -206,8 +206,8 @@ func (d *defragmentation) proof() string {
 // writeNone writes that there is no plan, and why the first pod has no room now.
 func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 	if d.result.Beyond {
-		writeWrapped(b, "", fmt.Sprintf("%s cannot be empty: more than %d pods would have to move (--most), or more than "+
-			"their disruption budgets allow.", strings.Join(d.empty, ", "), d.problem.Most))
+		writeWrapped(b, "", fmt.Sprintf("More pods would have to move than %d (--most), or than their disruption budgets "+
+			"allow.", d.problem.Most))
 		return
 	}
 	out := "No choice of these pods makes room"
@@ -233,7 +233,7 @@ func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 
 // writeStuck writes which pods keep a node from being empty.
 func (d *defragmentation) writeStuck(b *bufio.Writer, limit int) {
-	fmt.Fprintf(b, "%s cannot be empty:\n", strings.Join(d.empty, ", "))
+	fmt.Fprintln(b, "Not all pods that have to move may move:")
 	for _, x := range d.stuck[:min(limit, len(d.stuck))] {
 		writeWrapped(b, "  ", fmt.Sprintf("%s stays on %s: it %s", x.Pod, d.problem.Nodes[x.Node].Name, x.Why))
 	}
