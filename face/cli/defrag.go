@@ -269,7 +269,7 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 		wants = append(wants, d.problem.Movers[i].Want)
 	}
 	progress := progressOn(c.Context(), c.ErrOrStderr())
-	progress.verb = "defrag"
+	progress.search = "defrag: still looking for pods that make room"
 	if d.field.Related = !moving.Unrelated(d.stage, wants); d.field.Related {
 		goals := func(s Stage) ([]*task, error) {
 			out, _, err := a.goals(f, s, all, io.Discard)

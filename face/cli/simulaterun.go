@@ -198,7 +198,7 @@ func (t *task) do(p *whatif.Plan, progress *progress) (err error) {
 type progress struct {
 	ctx       context.Context
 	w         io.Writer
-	verb      string // the command
+	search    string // what is searched, in place of numbers; "" for pods that are placed one after the other
 	done, all int
 	next      time.Time
 }
@@ -207,7 +207,7 @@ type progress struct {
 const quiet = 2 * time.Second
 
 func progressOn(ctx context.Context, w io.Writer) *progress {
-	return &progress{ctx: ctx, w: w, verb: "simulate", next: time.Now().Add(quiet)}
+	return &progress{ctx: ctx, w: w, next: time.Now().Add(quiet)}
 }
 
 // step is called before every pod. It returns an error if the context has ended.
@@ -217,10 +217,13 @@ func (p *progress) step() error {
 	}
 	if now := time.Now(); now.After(p.next) {
 		p.next = now.Add(quiet)
-		if p.all > 0 {
-			fmt.Fprintf(p.w, "%s: pod %d of %d\n", p.verb, p.done+1, p.all)
-		} else {
-			fmt.Fprintf(p.w, "%s: pod %d\n", p.verb, p.done+1)
+		switch {
+		case p.search != "":
+			fmt.Fprintln(p.w, p.search)
+		case p.all > 0:
+			fmt.Fprintf(p.w, "simulate: pod %d of %d\n", p.done+1, p.all)
+		default:
+			fmt.Fprintf(p.w, "simulate: pod %d\n", p.done+1)
 		}
 	}
 	p.done++
