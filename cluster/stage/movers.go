@@ -108,12 +108,14 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is of another namespace"
 	case b.MaxPriority != nil && priority(p) > *b.MaxPriority:
 		return fmt.Sprintf("has a priority above %d", *b.MaxPriority)
-	case at.Sub(started.Time) < time.Duration(b.MinSeconds)*time.Second:
+	case b.MinSeconds > 0 && at.Sub(started.Time) < time.Duration(b.MinSeconds)*time.Second:
 		return "has run for less than " + (time.Duration(b.MinSeconds) * time.Second).String()
 	case p.Namespace == b.Keep.Namespace && p.Name == b.Keep.Name:
 		return "is the pod of which more are to fit"
-	case !b.Bare && !replaced(p):
+	case !b.Bare && metav1.GetControllerOf(p) == nil:
 		return "has no controller that would create it again"
+	case !b.Bare && !replaced(p):
+		return "is controlled by a " + printable.Clip(metav1.GetControllerOf(p).Kind, 40) + ", which may not create it again"
 	case p.Annotations[podapi.SafeToEvict] == "false":
 		return "has the annotation " + podapi.SafeToEvict + "=false"
 	case inGang(p):
@@ -231,6 +233,20 @@ func (b *budgets) of(p *v1.Pod) (out []int, why string) {
 		return nil, "has a PodDisruptionBudget that allows no eviction now"
 	}
 	return out, ""
+}
+
+// Ending returns the stage without the pods on nodes that are being deleted, and their number.
+func (s *Stage) Ending() (*Stage, int) {
+	uids := map[string]bool{}
+	for p := range kube.EachPod(s.pods) {
+		if p.DeletionTimestamp != nil && p.Spec.NodeName != "" && !kube.Ended(p) {
+			uids[string(p.UID)] = true
+		}
+	}
+	if len(uids) == 0 {
+		return s, 0
+	}
+	return s.Leaving(uids), len(uids)
 }
 
 // Leaving returns the stage without some existing pods, by UID.

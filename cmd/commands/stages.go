@@ -26,7 +26,8 @@ func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary, Ask: ask,
 		Claims:  findClaims,
 		Kubelet: readKubelet, Ignored: ignored,
-		Moving: &cli.Moving{Budgets: readBudgets, Movers: movers, Leaving: leaving, Unrelated: unrelated}}
+		Moving: &cli.Moving{Budgets: readBudgets, Movers: movers, Ending: ending, Leaving: leaving,
+			Unrelated: unrelated}}
 }
 
 // errNoStage is about a stage of another kind than those that this package makes.
@@ -59,6 +60,15 @@ func movers(ctx context.Context, s cli.Stage, b defrag.Bounds, at time.Time) (de
 		return defrag.Field{}, errNoStage
 	}
 	return known.Movers(ctx, b, at)
+}
+
+func ending(s cli.Stage) (cli.Stage, int) {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return s, 0
+	}
+	after, pods := known.Ending()
+	return after, pods
 }
 
 func unrelated(s cli.Stage, wants []*whatif.Want) bool {

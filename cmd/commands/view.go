@@ -38,7 +38,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	w := view.NewLive(seen, reader)
 	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned, Claims: w.ClaimsOn,
 		Stages: cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}, Claims: claimsBy(reader),
-			Moving: &cli.Moving{Budgets: budgetsBy(reader), Movers: movers, Leaving: leaving, Unrelated: unrelated}},
+			Moving: &cli.Moving{Budgets: budgetsBy(reader), Movers: movers, Ending: ending, Leaving: leaving,
+				Unrelated: unrelated}},
 		History:    reader.History,
 		Schedulers: configured, Kubelets: kubelets{w, cfg},
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {

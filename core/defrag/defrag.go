@@ -132,6 +132,9 @@ type Plan struct {
 	// Order has the places of both in the order in which the pods get them.
 	Order []whatif.Placement
 	Cost  Cost
+	// Forced: the scheduler, which takes the pods in this order and each with the best node at that moment, would not
+	// place all of them. They have places only if they go to the nodes of the plan.
+	Forced bool
 	// After are the nodes with all pods in their places.
 	After []whatif.Node
 }
@@ -148,6 +151,7 @@ type Result struct {
 	// a place has none, and Without is that pod.
 	Now     whatif.GangOutcome
 	Without state.PodID
-	// Beyond: more pods have to move than Most, or than budgets allow.
+	// Beyond: more pods have to move than Most, or than budgets allow. Have is how many have to.
 	Beyond bool
+	Have   int
 }

@@ -424,6 +424,7 @@ func TestTheSearchOfLargeClusters(t *testing.T) {
 		}
 		there++
 		s, base := newSearch(p, func() error { return nil })
+		s.limit = p.Trials
 		first, err := s.try(base)
 		if err == nil {
 			err = s.guided(base, first)
@@ -447,4 +448,37 @@ func TestTheSearchOfLargeClusters(t *testing.T) {
 	if found < there*9/10 || cheapest < there*8/10 {
 		t.Errorf("of %d plans %d were found, %d of them the cheapest", there, found, cheapest)
 	}
+}
+
+// Room for several pods is made for one after the other where a search for all of them at once would take too long.
+func TestRoomForSeveralPods(t *testing.T) {
+	var p Problem
+	for at := range 24 { // two CPUs are free on one NUMA node, and one on the other
+		p.Nodes = append(p.Nodes, node(t, fmt.Sprint("n", at), place.SingleNUMA))
+		for k, cpus := range []int64{2, 3} {
+			m, ok := settle(p.Nodes, at, fmt.Sprint("p", at, "-", k), pod(cpus, 0))
+			if !ok {
+				t.Fatal("the pod does not fit")
+			}
+			p.Movers = append(p.Movers, m)
+		}
+	}
+	p.Pods = asking(pod(4, 0), pod(4, 0), pod(4, 0), pod(4, 0), pod(4, 0))
+	got := find(t, p)
+	if got.Plan == nil || len(got.Plan.Moves) != 5 {
+		t.Fatalf("five pods need five moves: %s", text(p, got))
+	}
+	verify(t, p, got.Plan)
+	if !holds(p, movers(got.Plan)) {
+		t.Error("the plan does not hold")
+	}
+	t.Logf("%d moves, forced %t", len(got.Plan.Moves), got.Plan.Forced)
+}
+
+func movers(p *Plan) (out []int) {
+	for _, m := range p.Moves {
+		out = append(out, m.Mover)
+	}
+	slices.Sort(out)
+	return out
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/tenon-numa/tenon/core/assign"
-	"github.com/tenon-numa/tenon/core/evict"
-	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -20,6 +18,8 @@ const (
 	maxNodes        = 64
 	// maxLooks bounds the sets on one node that are looked at for one pod.
 	maxLooks = 256
+	// dearTrial is how many more trials one counts for in which a search reached its bound.
+	dearTrial = 20
 )
 
 // Find looks for the cheapest plan. It tries what is enough for the first pod without a place, node by node, then for
@@ -32,7 +32,7 @@ func Find(p Problem, step func() error) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	out := Result{Now: t.out, Beyond: !p.allows(base)}
+	out := Result{Now: t.out, Beyond: !p.allows(base), Have: len(base)}
 	if t.out.First >= 0 {
 		out.Without = t.gang.Pods[t.out.First].ID
 	}
@@ -42,8 +42,16 @@ func Find(p Problem, step func() error) (Result, error) {
 		}
 		return out, nil
 	}
+	if s.limit = p.Trials; len(p.Pods) > 1 {
+		s.limit = p.Trials / 2
+	}
 	if err := s.guided(base, t); err != nil {
 		return Result{}, err
+	}
+	if s.limit = p.Trials; s.best == nil && len(p.Pods) > 1 {
+		if err := s.stepwise(base); err != nil {
+			return Result{}, err
+		}
 	}
 	if len(p.Movers) <= Exhaustive {
 		s.spent = false
@@ -63,11 +71,13 @@ type search struct {
 	failed  error         // of step, in a look
 	on      map[int][]int // movers by node, ascending
 	trials  int
+	limit   int // of trials, for the present part of the search
 	looks   int
 	spent   bool
 	unsure  bool // some set was refused that may be enough
 	tried   map[string]bool
 	cleared map[string]whatif.Node
+	known   map[string][][]int // what is enough on nodes as they are; see enoughOn
 	best    *Plan
 }
 
@@ -81,7 +91,8 @@ type trial struct {
 
 // newSearch returns a search, and the movers that have to move.
 func newSearch(p Problem, step func() error) (s *search, base []int) {
-	s = &search{Problem: p, step: step, on: map[int][]int{}, tried: map[string]bool{}, cleared: map[string]whatif.Node{}}
+	s = &search{Problem: p, step: step, on: map[int][]int{}, tried: map[string]bool{}, cleared: map[string]whatif.Node{},
+		known: map[string][][]int{}}
 	for i, m := range p.Movers {
 		s.on[m.Node] = append(s.on[m.Node], i)
 	}
@@ -138,6 +149,9 @@ func (s *search) try(set []int) (t trial, err error) {
 	if t.out, err = plan.Together(t.gang, s.step); err != nil {
 		return t, err
 	}
+	if t.out.Doubt == whatif.Budget {
+		s.trials += dearTrial
+	}
 	if !t.out.Fits || slices.ContainsFunc(t.out.Placed, func(x whatif.Placement) bool { return x.Blind }) {
 		s.unsure = s.unsure || !s.certain(t)
 		return t, nil
@@ -151,10 +165,25 @@ func (s *search) try(set []int) (t trial, err error) {
 			found.Moves = append(found.Moves, Move{x.mover, t.out.Placed[k]})
 		}
 	}
+	if found.Forced, err = s.forced(t); err != nil {
+		return t, err
+	}
 	if s.Confirm == nil || s.Confirm(found) {
 		t.plan = found
 	}
 	return t, nil
+}
+
+// forced reports whether not all pods of a trial get places if each takes the best node at its turn.
+func (s *search) forced(t trial) (bool, error) {
+	plan := whatif.New(s.without(t.set), s.Rules)
+	for _, m := range t.gang.Pods {
+		out, err := plan.Together(whatif.Gang{Pods: []whatif.Member{m}, Least: 1}, s.step)
+		if err != nil || !out.Fits {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // certain reports whether it is certain that the pods of a trial have no places: the search for them was complete, or
@@ -260,7 +289,7 @@ func (s *search) guided(base []int, t trial) error {
 		if q.Len() == 0 {
 			return nil
 		}
-		if s.trials >= s.Trials {
+		if s.trials >= s.limit {
 			s.spent = true
 			return nil
 		}
@@ -273,6 +302,34 @@ func (s *search) guided(base []int, t trial) error {
 			return nil
 		}
 	}
+}
+
+// stepwise makes room for one goal after the other: what has moved for the first ones moves in any case.
+func (s *search) stepwise(base []int) error {
+	all, confirm, set := s.Pods, s.Confirm, base
+	defer func() { s.Pods, s.Confirm = all, confirm }()
+	for k := range all {
+		s.Pods, s.best, s.tried = all[:k+1], nil, map[string]bool{}
+		if s.Confirm = nil; k == len(all)-1 {
+			s.Confirm = confirm
+		}
+		t, err := s.try(set)
+		if err != nil {
+			return err
+		}
+		s.offer(t.plan)
+		if s.best == nil {
+			if err := s.guided(set, t); err != nil || s.best == nil {
+				return err
+			}
+		}
+		set = nil
+		for _, m := range s.best.Moves {
+			set = append(set, m.Mover)
+		}
+		slices.Sort(set)
+	}
+	return nil
 }
 
 // enlarged returns larger sets that are enough for the first pod without a place of a trial, beside the pods that got
@@ -288,8 +345,9 @@ func (s *search) enlarged(t trial) (out [][]int) {
 		cost Cost
 	}
 	var all []found
+	changed, kind := t.changed(s), fmt.Sprint(w.Pod.Shape(), w.Needs, w.Demand, w.Request)
 	for _, at := range s.open(w) {
-		for _, add := range s.enough(&nodes[at], s.staying(at, t.set), w) {
+		for _, add := range s.enoughOn(at, &nodes[at], changed[at], kind, t.set, w) {
 			all = append(all, found{add, s.Cost(add)})
 		}
 	}
@@ -298,6 +356,34 @@ func (s *search) enlarged(t trial) (out [][]int) {
 		set := slices.Concat(t.set, x.add)
 		slices.Sort(set)
 		out = append(out, set)
+	}
+	return out
+}
+
+// changed returns the nodes that differ in a trial from what they are.
+func (t *trial) changed(s *search) map[int]bool {
+	out := map[int]bool{}
+	for _, i := range t.set {
+		out[s.Movers[i].Node] = true
+	}
+	for _, x := range t.out.Placed {
+		out[x.Node] = true
+	}
+	return out
+}
+
+// enoughOn is enough for a pod of a kind on a node. What is enough on a node that has not changed is computed once.
+func (s *search) enoughOn(at int, n *whatif.Node, changed bool, kind string, set []int, w *whatif.Want) [][]int {
+	if changed {
+		return s.enough(n, s.staying(at, set), w)
+	}
+	key := fmt.Sprint(at, " ", kind)
+	out, known := s.known[key]
+	if !known {
+		out = s.enough(n, s.on[at], w)
+		if !s.spent && s.failed == nil {
+			s.known[key] = out
+		}
 	}
 	return out
 }
@@ -328,137 +414,6 @@ func (s *search) occupied(t trial) []whatif.Node {
 		n.Used = n.Used.Add(w.Needs)
 	}
 	return nodes
-}
-
-// enough returns sets of movers of a node without which a pod fits there, the cheapest first. None of them has a pod
-// that need not go.
-func (s *search) enough(n *whatif.Node, movers []int, w *whatif.Want) (out [][]int) {
-	left := maxLooks
-	works := func(set []int) bool {
-		left--
-		return s.takes(s.after(n, set), w)
-	}
-	if len(movers) == 0 || !works(movers) {
-		return nil
-	}
-	keep := func(set []int) {
-		if slices.Sort(set); s.allows(set) && !slices.ContainsFunc(out, func(x []int) bool { return slices.Equal(x, set) }) {
-			out = append(out, set)
-		}
-	}
-	for _, pool := range s.pools(n, movers) {
-		if left <= 0 {
-			break
-		}
-		if len(pool) < len(movers) && !works(pool) {
-			continue
-		}
-		// Once with the dear ones spared first, and once with the small ones, so that few large ones remain.
-		for _, order := range [][]int{s.by(pool, s.dear), s.by(pool, s.small)} {
-			gone := slices.Clone(pool)
-			for _, i := range order {
-				rest := slices.DeleteFunc(slices.Clone(gone), func(k int) bool { return k == i })
-				if left > -maxLooks && len(rest) > 0 && works(rest) {
-					gone = rest
-				}
-			}
-			keep(gone)
-		}
-	}
-	if x := s.cheapest(movers, works, out); x != nil {
-		keep(x)
-	}
-	slices.SortStableFunc(out, func(a, b []int) int { return s.Cost(a).Compare(s.Cost(b)) })
-	return out[:min(len(out), maxAlternatives)]
-}
-
-// pools returns sets of a node's movers that are likely to be enough: all, and those on few NUMA nodes.
-func (s *search) pools(n *whatif.Node, movers []int) [][]int {
-	out := [][]int{movers}
-	if n.State == nil || n.State.Machine == nil {
-		return out
-	}
-	var on []topo.Mask
-	for _, i := range movers {
-		e, _ := n.State.Entry(s.Movers[i].Pod.UID)
-		var mask topo.Mask
-		for _, h := range e.Holdings {
-			mask |= h.NUMAs(n.State.Machine)
-		}
-		on = append(on, mask)
-	}
-	for _, g := range evict.Groups(n.State.Machine, on, 2) {
-		if len(g) == 0 || len(g) == len(movers) {
-			continue
-		}
-		var pool []int
-		for _, k := range g {
-			pool = append(pool, movers[k])
-		}
-		out = append(out, pool)
-	}
-	return out
-}
-
-func (s *search) by(pool []int, order func(a, b *Mover) int) []int {
-	out := slices.Clone(pool)
-	slices.SortStableFunc(out, func(i, j int) int { return order(&s.Movers[i], &s.Movers[j]) })
-	return out
-}
-
-// dear orders pods that cost most first, and small those that request least.
-func (s *search) dear(a, b *Mover) int {
-	return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started))
-}
-
-func (s *search) small(a, b *Mover) int {
-	return cmp.Or(cmp.Compare(a.Needs["cpu"], b.Needs["cpu"]), cmp.Compare(a.Needs[topo.Memory], b.Needs[topo.Memory]))
-}
-
-// cheapest returns the cheapest set of movers of a node that works, if it costs less than all known ones; nil if there
-// is none, or if looking for it takes too long.
-func (s *search) cheapest(movers []int, works func([]int) bool, known [][]int) []int {
-	found, _, _ := s.ascending(nil, movers, maxLooks, func(c Cost) bool {
-		return !slices.ContainsFunc(known, func(x []int) bool { return s.Cost(x).Compare(c) <= 0 })
-	}, func(set []int) (bool, error) { return works(set), nil })
-	return found
-}
-
-// ascending makes the sets of a pool, each with all movers of base, in the order of their costs, as long as worth
-// returns true, and returns the first for which works returns true; nil if there is none. cut is true if it ended after
-// limit sets.
-func (s *search) ascending(
-	base, pool []int,
-	limit int,
-	worth func(Cost) bool,
-	works func([]int) (bool, error),
-) (found []int, cut bool, err error) {
-	order := slices.Clone(pool)
-	slices.SortStableFunc(order, func(i, j int) int { return s.Cost([]int{i}).Compare(s.Cost([]int{j})) })
-	q := &queue{}
-	push := func(from []int, k int) {
-		set := append(slices.Clone(from), order[k])
-		slices.Sort(set)
-		if c := s.Cost(set); s.allows(set) && worth(c) {
-			heap.Push(q, candidate{set, k, c})
-		}
-	}
-	for k := range order {
-		push(base, k)
-	}
-	for ; q.Len() > 0; limit-- {
-		if limit == 0 {
-			return nil, true, nil
-		}
-		c := heap.Pop(q).(candidate)
-		if ok, err := works(c.set); ok || err != nil {
-			return c.set, false, err
-		}
-		for k := c.last + 1; k < len(order); k++ { // each set is made once
-			push(c.set, k)
-		}
-	}
-	return nil, false, nil
 }
 
 // exhaustive tries all sets with the movers of base that cost less than the best one, the cheapest first.
@@ -508,27 +463,4 @@ func (s *search) proved(base []int) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// candidate is a set to be tried; last is the position in the order of the pool of the mover that was added last.
-type candidate struct {
-	set  []int
-	last int
-	cost Cost
-}
-
-// queue is a heap of candidates, the cheapest first.
-type queue []candidate
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return cmp.Or(q[i].cost.Compare(q[j].cost), slices.Compare(q[i].set, q[j].set)) < 0
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(candidate)) }
-func (q *queue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
 }

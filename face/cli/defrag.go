@@ -26,6 +26,8 @@ type Moving struct {
 	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Movers returns the pods that may move at a time. An error of the user's bounds names them.
 	Movers func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error)
+	// Ending returns the stage without the pods on nodes that are being deleted, and their number.
+	Ending func(s Stage) (after Stage, pods int)
 	// Leaving returns the stage without some pods, by UID, and what their successors want there, in the order of uids.
 	Leaving func(s Stage, uids []string) (after Stage, wants []*whatif.Want, err error)
 	// Unrelated removes from wants what other pods mean to them, if none means anything to another. Otherwise it returns
@@ -189,6 +191,7 @@ type defragmentation struct {
 	// notJudged are objects of files whose pods are not judged, and why.
 	notJudged []string
 	partial   string // what of the cluster was not read
+	ending    int    // pods that are being deleted, and count as gone
 }
 
 // defrag finds a plan and writes it. It returns errNoPlace if there is none.
@@ -236,7 +239,8 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 			return nil, err
 		}
 	}
-	d := &defragmentation{stage: all.stage, source: all.source, problems: all.problems}
+	d := &defragmentation{source: all.source, problems: all.problems}
+	d.stage, d.ending = moving.Ending(all.stage)
 	if d.tasks, d.notJudged, err = a.goals(f, d.stage, all, c.ErrOrStderr()); err != nil {
 		return nil, err
 	}
@@ -452,6 +456,17 @@ func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(S
 		}
 	}
 	return true
+}
+
+// others counts the pods that wait and are not to get room.
+func (d *defragmentation) others() int {
+	n := d.stage.Waiting()
+	for _, t := range d.tasks {
+		if t.waiting {
+			n -= t.wanted
+		}
+	}
+	return max(0, n)
 }
 
 // names returns the pods that move, as kubectl names them.

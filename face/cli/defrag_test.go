@@ -32,6 +32,10 @@ var moving = &Moving{
 	Movers: func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {
 		return s.(*stage.Stage).Movers(ctx, b, at)
 	},
+	Ending: func(s Stage) (Stage, int) {
+		after, n := s.(*stage.Stage).Ending()
+		return after, n
+	},
 	Unrelated: func(s Stage, wants []*whatif.Want) bool { return s.(*stage.Stage).Unrelated(wants) },
 	Leaving: func(s Stage, uids []string) (Stage, []*whatif.Want, error) {
 		gone, wants := map[string]bool{}, map[string]*whatif.Want{}
@@ -236,6 +240,24 @@ func TestFlagsOfDefrag(t *testing.T) {
 			!strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, stderr %q; want %q", line, code, errs, want)
 		}
+	}
+}
+
+// What ends already makes the room, so nothing else is evicted for it. Other pods that wait are counted.
+func TestPodsThatEndAlreadyAreNotAskedTwice(t *testing.T) {
+	cluster := scattered(t, func(p *v1.Pod) {
+		if p.Name == "train-0" {
+			now := metav1.Now()
+			p.DeletionTimestamp = &now
+		}
+	})
+	out, _, code := runDefrag(t, cluster, "--for", "ml/wide")
+	if code != 0 || !strings.Contains(out, "Nothing has to move.") || !strings.Contains(out, "1 pod is being deleted") ||
+		strings.Contains(out, "other pod waits") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if out, _, _ := runDefrag(t, cluster, "--like", "ml/train-1"); !strings.Contains(out, "1 other pod waits for a node") {
+		t.Errorf("the pod that waits is not counted:\n%s", out)
 	}
 }
 

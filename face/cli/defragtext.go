@@ -39,6 +39,21 @@ type defragDocument struct {
 	NotKnown      []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// Partial is as in PodExplanation.
 	Partial string `json:"partial,omitempty"`
+	// Forced: the scheduler by itself would not place all these pods, which have places only on the nodes of the plan.
+	Forced bool `json:"forced,omitempty"`
+	// Stuck are pods that have to move and may not. Beyond is how many pods have to move, if they are more than may.
+	Stuck  []stuckDocument `json:"stuck,omitempty"`
+	Beyond int             `json:"beyond,omitempty"`
+	// Waiting counts other pods that wait, for which no room is kept, and Ending pods that are being deleted and count as
+	// gone.
+	Waiting int `json:"waiting"`
+	Ending  int `json:"ending,omitempty"`
+}
+
+type stuckDocument struct {
+	document.Pod
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
 }
 
 type moveDocument struct {
@@ -61,12 +76,19 @@ func (d *defragmentation) document() defragDocument {
 		BudgetsUnread: d.field.Unread, NotJudged: d.unjudged(),
 		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
-		}), NotKnown: append([]document.Problem{}, d.problems...), Partial: d.partial}
+		}), NotKnown: append([]document.Problem{}, d.problems...), Partial: d.partial,
+		Waiting: d.others(), Ending: d.ending}
+	for _, x := range d.stuck {
+		out.Stuck = append(out.Stuck, stuckDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name, x.Why})
+	}
+	if d.result.Beyond {
+		out.Beyond = d.result.Have
+	}
 	p := d.result.Plan
 	if p == nil {
 		return out
 	}
-	out.Cost = p.Cost.Weight
+	out.Cost, out.Forced = p.Cost.Weight, p.Forced
 	for _, m := range p.Moves {
 		x := &d.problem.Movers[m.Mover]
 		out.Moves = append(out.Moves, moveDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
@@ -122,6 +144,10 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 	case len(p.Moves) == 0:
 		fmt.Fprintln(b, "Nothing has to move.")
 		d.writePlaced(b, limit)
+		if p.Forced {
+			fmt.Fprintln(b)
+			writeWrapped(b, "", forced)
+		}
 	default:
 		d.writeMoves(b, limit)
 		d.writePlaced(b, limit)
@@ -130,6 +156,14 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		d.writeNodes(b, limit)
 	}
 	d.writeFixed(b, limit)
+	if d.ending > 0 {
+		fmt.Fprintf(b, "\n%s being deleted, and counted as gone here.\n", choose(d.ending, "1 pod is",
+			fmt.Sprintf("%d pods are", d.ending)))
+	}
+	if n := d.others(); n > 0 {
+		fmt.Fprintf(b, "\n%s for a node, and no room is kept for %s.\n", choose(n, "1 other pod waits",
+			fmt.Sprintf("%d other pods wait", n)), choose(n, "it", "them"))
+	}
 	if d.partial != "" {
 		fmt.Fprintln(b)
 		writeWrapped(b, "", "Not everything was read: "+d.partial+".")
@@ -187,6 +221,10 @@ func seatText(n whatif.Node, x whatif.Placement) string {
 	return n.Name + ", NUMA " + on
 }
 
+// forced is about a plan that the scheduler by itself would not make.
+const forced = "All fit only on these nodes: the scheduler by itself would choose other nodes for some, and then " +
+	"others have no place. Cordon the other nodes meanwhile, or select the nodes."
+
 // proof returns what is certain about a plan.
 func (d *defragmentation) proof() string {
 	out := "No other choice of pods costs less."
@@ -198,7 +236,10 @@ func (d *defragmentation) proof() string {
 		out = "Another choice may cost less: not all were tried."
 	}
 	if d.field.Unread {
-		out += " Disruption budgets could not be read, and may forbid these evictions."
+		out += " Disruption budgets are not known, and may forbid these evictions."
+	}
+	if d.result.Plan.Forced {
+		out += " " + forced
 	}
 	return out + " Nothing has been evicted."
 }
@@ -206,8 +247,12 @@ func (d *defragmentation) proof() string {
 // writeNone writes that there is no plan, and why the first pod has no room now.
 func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 	if d.result.Beyond {
-		writeWrapped(b, "", fmt.Sprintf("More pods would have to move than %d (--most), or than their disruption budgets "+
-			"allow.", d.problem.Most))
+		out := fmt.Sprintf("%s would have to move, and --most is %d.", podsText(d.result.Have), d.problem.Most)
+		if d.result.Have <= d.problem.Most {
+			out = podsText(d.result.Have) + " would have to move at the same time, and their disruption budgets allow " +
+				"fewer. One after the other, kubectl drain may succeed."
+		}
+		writeWrapped(b, "", out)
 		return
 	}
 	out := "No choice of these pods makes room"

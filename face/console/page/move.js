@@ -12,7 +12,7 @@ export function movesFor(namespace, name) {
     return [rows.length ? table([t.pod, t.priority, t.moveCost, t.from, t.to], rows, t.wouldMove, true) : quiet(t.nothingMoves),
       d.placed.map((p) => el("p", {}, say("getsRoom", p.pod), " ", place(p))),
       rows.length ? quiet(d.cheapest ? t.cheapestMoves : t.perhapsCheaper) : null,
-      rows.length && d.budgetsUnread ? note(t.budgetsUnread) : null];
+      rows.length && d.budgetsUnread ? note(t.budgetsUnread) : null, d.forced ? note(t.forcedMoves) : null];
   }
 
   function none(d) {
