@@ -24,8 +24,9 @@ const (
 
 // Find looks for the cheapest plan. It tries what is enough for the first pod without a place, node by node, then for
 // the next pod that has none, and so on, always with the cheapest set first; pods that are moved may move others in
-// turn. With at most [Exhaustive] movers it then tries all sets that cost less than what it has found. Find calls step
-// before every pod that it tries to place; if step returns an error, Find returns that error.
+// turn. If half of the trials find none for several goals, it makes room for one goal after the other. With at most
+// [Exhaustive] movers it then tries all sets that cost less than what it has found. Find calls step before every pod
+// that it tries to place; if step returns an error, Find returns that error.
 func Find(p Problem, step func() error) (Result, error) {
 	s, base := newSearch(p, step)
 	t, err := s.try(base)
