@@ -90,25 +90,26 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 	}
 	needs, _ := kube.Needs(p) // Existing has computed them
 	m.Resident, m.Node, m.Want = whatif.Resident{Pod: kube.ID(p), Needs: needs}, node, w.Want
-	m.Priority = priority(p)
-	if m.Started = p.CreationTimestamp.Unix(); p.Status.StartTime != nil {
-		m.Started = p.Status.StartTime.Unix()
-	}
+	m.Priority, m.Started = priority(p), started(p).Unix()
 	return m, ""
+}
+
+// started returns when a pod's kubelet has seen it first, or else when it was created.
+func started(p *v1.Pod) time.Time {
+	if p.Status.StartTime != nil {
+		return p.Status.StartTime.Time
+	}
+	return p.CreationTimestamp.Time
 }
 
 // excluded returns why the pod itself, its owner or the user's bounds keep a pod where it is; "" if nothing does.
 func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
-	started := p.CreationTimestamp
-	if p.Status.StartTime != nil {
-		started = *p.Status.StartTime
-	}
 	switch {
 	case len(b.Namespaces) > 0 && !slices.Contains(b.Namespaces, p.Namespace):
 		return "is of another namespace"
 	case b.MaxPriority != nil && priority(p) > *b.MaxPriority:
 		return fmt.Sprintf("has a priority above %d", *b.MaxPriority)
-	case b.MinSeconds > 0 && at.Sub(started.Time) < time.Duration(b.MinSeconds)*time.Second:
+	case b.MinSeconds > 0 && at.Sub(started(p)) < time.Duration(b.MinSeconds)*time.Second:
 		return "has run for less than " + (time.Duration(b.MinSeconds) * time.Second).String()
 	case p.Namespace == b.Keep.Namespace && p.Name == b.Keep.Name:
 		return "is the pod of which more are to fit"

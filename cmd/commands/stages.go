@@ -26,8 +26,12 @@ func stages() cli.Stages {
 	return cli.Stages{Cluster: readCluster, Export: readExport, Machines: readMachines, Vary: vary, Ask: ask,
 		Claims:  findClaims,
 		Kubelet: readKubelet, Ignored: ignored,
-		Moving: &cli.Moving{Budgets: readBudgets, Movers: movers, Ending: ending, Leaving: leaving,
-			Unrelated: unrelated}}
+		Moving: moving(readBudgets)}
+}
+
+// moving returns the functions for the command defrag. budgets is the first one of them.
+func moving(budgets func(context.Context, cli.Kubeconfig, cli.Stage) (cli.Stage, error)) *cli.Moving {
+	return &cli.Moving{Budgets: budgets, Movers: movers, Ending: ending, Leaving: leaving, Unrelated: unrelated}
 }
 
 // errNoStage is about a stage of another kind than those that this package makes.
@@ -35,10 +39,6 @@ var errNoStage = errors.New("pods of this source cannot be moved")
 
 // readBudgets returns a stage that knows the disruption budgets of its cluster, if the user may read them.
 func readBudgets(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
-	known, ok := s.(*stage.Stage)
-	if !ok {
-		return nil, errNoStage
-	}
 	r, err := reach(k)
 	if err != nil {
 		return nil, err
@@ -47,11 +47,7 @@ func readBudgets(ctx context.Context, k cli.Kubeconfig, s cli.Stage) (cli.Stage,
 	if err != nil {
 		return nil, err
 	}
-	out, err := known.WithBudgets(ctx, reader)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return budgetsBy(reader)(ctx, k, s)
 }
 
 func movers(ctx context.Context, s cli.Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {

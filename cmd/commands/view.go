@@ -38,8 +38,7 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 	w := view.NewLive(seen, reader)
 	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned, Claims: w.ClaimsOn,
 		Stages: cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}, Claims: claimsBy(reader),
-			Moving: &cli.Moving{Budgets: budgetsBy(reader), Movers: movers, Ending: ending, Leaving: leaving,
-				Unrelated: unrelated}},
+			Moving: moving(budgetsBy(reader))},
 		History:    reader.History,
 		Schedulers: configured, Kubelets: kubelets{w, cfg},
 		Doctor: func(ctx context.Context, o cli.DoctorOptions) (document.Diagnosis, error) {
@@ -67,7 +66,11 @@ func claimsBy(r *kube.Reader) func(context.Context, cli.Kubeconfig, cli.Stage, c
 // budgetsBy returns a function for [cli.Moving] that reads disruption budgets by a reader.
 func budgetsBy(r *kube.Reader) func(context.Context, cli.Kubeconfig, cli.Stage) (cli.Stage, error) {
 	return func(ctx context.Context, _ cli.Kubeconfig, s cli.Stage) (cli.Stage, error) {
-		out, err := s.(*stage.Stage).WithBudgets(ctx, r)
+		known, ok := s.(*stage.Stage)
+		if !ok {
+			return nil, errNoStage
+		}
+		out, err := known.WithBudgets(ctx, r)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -120,20 +119,7 @@ func scattered(t *testing.T, change func(p *v1.Pod)) string {
 // runDefrag runs the command with a cluster of a file.
 func runDefrag(t *testing.T, cluster string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	s := Setup{Stages: stages(nil)}
-	root := newApp(s).root()
-	var out, errs bytes.Buffer
-	root.SetIn(strings.NewReader(cluster))
-	root.SetArgs(append([]string{"defrag", "--nodes", "-"}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		written := false
-		if code, written = exitCode(err); !written {
-			errs.WriteString(errorText(err) + "\n")
-		}
-	}
-	return out.String(), errs.String(), code
+	return runWith(t, Setup{Stages: stages(nil)}, cluster, append([]string{"defrag", "--nodes", "-"}, args...)...)
 }
 
 func TestPlansAreWrittenAsDrawn(t *testing.T) {

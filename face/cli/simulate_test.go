@@ -90,6 +90,13 @@ func simulate(t testing.TB, exported []byte, stdin string, args ...string) (stdo
 		code = Run(t.Context(), args, &out, &errs, s)
 		return out.String(), errs.String(), code
 	}
+	return runWith(t, s, stdin, args...)
+}
+
+// runWith runs one command line with a text on stdin.
+func runWith(t testing.TB, s Setup, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
 	root := newApp(s).root()
 	root.SetIn(strings.NewReader(stdin))
 	root.SetArgs(args)

@@ -354,10 +354,9 @@ func (q *request) moves() (cli.Moves, error) {
 	}
 	for _, name := range out.For {
 		namespace, pod, _ := strings.Cut(name, "/")
-		waits := slices.ContainsFunc(q.who.View.Pods(func(p live.Pod) bool {
+		if len(q.who.View.Pods(func(p live.Pod) bool {
 			return p.ID.Namespace == namespace && p.ID.Name == pod && p.Node == "" && !p.Ended()
-		}), func(live.Pod) bool { return true })
-		if !waits {
+		})) == 0 {
 			return refused("for", "no pod "+name+" waits for a node, or you may not read it")
 		}
 	}
