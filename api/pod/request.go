@@ -1,6 +1,9 @@
 package pod
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Class is the class of the ProvisioningRequests that tenon-scheduler answers, and ConsumeAnnotation and
 // ClassAnnotation are the annotations of a pod that uses up the room of a request. Cluster Autoscaler defines them, and
@@ -19,4 +22,13 @@ func Request(p *v1.Pod) string {
 		return ""
 	}
 	return p.Namespace + "/" + name
+}
+
+// Owner returns the controller of a pod, "namespace/UID", or "". Room may be kept for the next pods of a controller.
+func Owner(p *v1.Pod) string {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil || owner.UID == "" {
+		return ""
+	}
+	return p.Namespace + "/" + string(owner.UID)
 }

@@ -20,6 +20,10 @@ import (
 // BookingSeconds is the parameter of a request with how long its room is kept: 10 to 3600, and 600 by default.
 const BookingSeconds = "bookingSeconds"
 
+// PodsOf is the parameter of a request with the UID of a controller, such as a ReplicaSet: pods that it creates after
+// the request use up its room, although they do not name it.
+const PodsOf = "tenon.sh/pods-of"
+
 // MaxPods bounds the pods of a request.
 const MaxPods = 2_000
 
@@ -49,6 +53,16 @@ func (r *Request) Booking() (time.Duration, error) {
 			minBooking, maxBooking)
 	}
 	return time.Duration(n) * time.Second, nil
+}
+
+// Owner returns the controller whose pods use up the room of the request, as [pod.Owner] returns it for them; "" if the
+// parameter names none.
+func (r *Request) Owner() string {
+	uid := r.Spec.Parameters[PodsOf]
+	if uid == "" {
+		return ""
+	}
+	return r.Namespace + "/" + uid
 }
 
 // Until returns when the booking of a request expires that has its room; the zero time if that cannot be read.

@@ -79,12 +79,7 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 	if len(requests) == 0 {
 		return nil, true
 	}
-	came := map[string][]*v1.Pod{}
-	for p := range EachPod(pods) {
-		if name := apipod.Request(p); name != "" && p.Spec.NodeName != "" {
-			came[name] = append(came[name], p)
-		}
-	}
+	came := newComers(requests, pods)
 	requests = slices.Clone(requests)
 	slices.SortFunc(requests, func(a, b provisioning.Request) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -102,9 +97,7 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 		if err != nil {
 			continue
 		}
-		for _, p := range came[name] {
-			booked = useUp(booked, p)
-		}
+		booked = came.useUp(r, booked)
 		if kept += len(booked); kept > maxKept {
 			return out, false
 		}
@@ -113,6 +106,57 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 		}
 	}
 	return out, true
+}
+
+// comers are bound pods that may have used up room: by the request that they name, and by their owners, the oldest
+// first.
+type comers struct {
+	named, owned map[string][]*v1.Pod
+}
+
+// newComers finds the pods that may have used up room of requests.
+func newComers(requests []provisioning.Request, pods []Stored) comers {
+	out := comers{map[string][]*v1.Pod{}, map[string][]*v1.Pod{}}
+	owners := map[string]bool{}
+	for i := range requests {
+		owners[requests[i].Owner()] = true
+	}
+	for p := range EachPod(pods) {
+		switch name := apipod.Request(p); {
+		case p.Spec.NodeName == "":
+		case name != "":
+			out.named[name] = append(out.named[name], p)
+		case len(owners) > 1 || !owners[""]:
+			if owner := apipod.Owner(p); owner != "" && owners[owner] {
+				out.owned[owner] = append(out.owned[owner], p)
+			}
+		}
+	}
+	for _, list := range out.owned {
+		slices.SortStableFunc(list, func(a, b *v1.Pod) int {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		})
+	}
+	return out
+}
+
+// useUp returns the places of a request that are left. A pod of an owner uses up a place of one request only.
+func (c comers) useUp(r *provisioning.Request, left []booked) []booked {
+	for _, p := range c.named[r.Namespace+"/"+r.Name] {
+		left = useUp(left, p)
+	}
+	owner, since := r.Owner(), r.CreationTimestamp.Unix()
+	if owner == "" {
+		return left
+	}
+	c.owned[owner] = slices.DeleteFunc(c.owned[owner], func(p *v1.Pod) bool {
+		uses := len(left) > 0 && p.CreationTimestamp.Unix() >= since
+		if uses {
+			left = useUp(left, p)
+		}
+		return uses
+	})
+	return left
 }
 
 // booked is a place that is kept.

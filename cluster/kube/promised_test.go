@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
@@ -99,6 +100,45 @@ func TestKeptRoomIsWhatTheStatusSays(t *testing.T) {
 				t.Errorf("kept is %s, want %s (all: %t)", got, c.want, all)
 			}
 		})
+	}
+}
+
+// Pods of a controller that a request names use up its room if they were created later, each once.
+func TestPodsOfAControllerUseUpRoom(t *testing.T) {
+	request := func(name string) provisioning.Request {
+		r := booking(t)
+		r.Name, r.CreationTimestamp = name, metav1.NewTime(noon)
+		r.Spec.PodSets = r.Spec.PodSets[1:]
+		r.Spec.Parameters = map[string]string{provisioning.PodsOf: "set"}
+		r.Status.ProvisioningClassDetails["tenon.sh/places-0"] = `[{"node":"b","count":1}]`
+		return r
+	}
+	of := func(uid string, after time.Duration) v1.Pod {
+		p := ofCPUs(4)
+		p.Namespace, p.Name, p.Spec.NodeName = "ml", fmt.Sprint(uid, after), "b"
+		p.CreationTimestamp = metav1.NewTime(noon.Add(after))
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: types.UID(uid), Controller: new(true)}}
+		return *p
+	}
+	for name, c := range map[string]struct {
+		pods []v1.Pod
+		want int
+	}{
+		"none has come":      {nil, 2},
+		"an older sibling":   {[]v1.Pod{of("set", -time.Minute)}, 2},
+		"of another":         {[]v1.Pod{of("other", time.Minute)}, 2},
+		"one has come":       {[]v1.Pod{of("set", time.Minute)}, 1},
+		"both have come":     {[]v1.Pod{of("set", time.Minute), of("set", time.Hour)}, 0},
+		"more than expected": {[]v1.Pod{of("set", 0), of("set", time.Minute), of("set", time.Hour)}, 0},
+	} {
+		kept, _ := KeptBy([]provisioning.Request{request("m-0"), request("m-1")}, StoreAll(c.pods), noon)
+		n := 0
+		if k := kept["b"]; k != nil {
+			n = len(k.Promised)
+		}
+		if n != c.want {
+			t.Errorf("%s: room is kept for %d pods, want %d", name, n, c.want)
+		}
 	}
 }
 

@@ -36,8 +36,8 @@ import (
 
 // Keeper keeps places. [promise.Keeper] implements it.
 type Keeper interface {
-	Keep(request string, places []promise.Place) (full []string, err error)
-	Restore(request string, places []promise.Place) error
+	Keep(r promise.Request, places []promise.Place) (full []string, err error)
+	Restore(r promise.Request, places []promise.Place) error
 	Spend(uid, request, node string, pod *place.Pod, d place.Demand)
 	Drop(request string)
 	Left() map[string]int
@@ -49,8 +49,10 @@ type Keeper interface {
 type Cluster interface {
 	// Stage returns nodes and pods as they are now. The argument is kept from call to call.
 	Stage(of *stage.Requests) (*stage.Stage, error)
-	// Using returns the bound pods that use up the room of a request.
+	// Using returns the bound pods that name a request, and Owned the bound pods of a namespace and an owner that were
+	// created at since, in seconds, or later; see [promise.Request].
 	Using(request string) []*v1.Pod
+	Owned(namespace, owner string, since int64) []*v1.Pod
 	// Broken reports whether a node does not keep what it has promised, and no report of it may show otherwise soon.
 	Broken(node string) bool
 	// Rules returns the rules of the profile with this schedulerName; false if the scheduler has no such profile.
@@ -303,12 +305,16 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 			fmt.Sprintf("the room of %d pods that have not come is not kept any more", left[r.name]))
 		return true
 	}
+	came := c.cluster.Using(r.name)
 	if !r.restored && !kept {
 		if r.restored = c.restore(ctx, r); !r.restored {
 			return false
 		}
+		if owner := r.object.Owner(); owner != "" { // later ones use up their places when they are reserved
+			came = append(came, c.cluster.Owned(r.object.Namespace, owner, r.asked().Since)...)
+		}
 	}
-	for _, p := range c.cluster.Using(r.name) {
+	for _, p := range came {
 		if x, err := judged(p); err == nil {
 			c.keeper.Spend(string(p.UID), r.name, p.Spec.NodeName, x.Pod, x.Demand)
 		}

@@ -76,7 +76,8 @@ func (s *stored) Stage(of *stage.Requests) (*stage.Stage, error) {
 	return stage.OfAgain(v, of)
 }
 
-func (s *stored) Using(string) []*v1.Pod { return nil }
+func (s *stored) Using(string) []*v1.Pod                { return nil }
+func (s *stored) Owned(string, string, int64) []*v1.Pod { return nil }
 
 func (s *stored) Broken(node string) bool { return !s.book.Snapshot().Node(node).Keeps() }
 

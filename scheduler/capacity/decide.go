@@ -311,7 +311,7 @@ func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out wha
 		return nil, err
 	}
 	d.beside = nil
-	if full, err = d.keeper.Keep(r.name, places); err != nil || len(full) > 0 {
+	if full, err = d.keeper.Keep(r.asked(), places); err != nil || len(full) > 0 {
 		return full, err
 	}
 	long, _ := r.object.Booking() // read has found it valid

@@ -188,6 +188,9 @@ func (c *cluster) end(i int) {
 	c.jobs = slices.Delete(c.jobs, i, i+1)
 }
 
+// Owned returns nothing: pods name their request here.
+func (c *cluster) Owned(string, string, int64) []*v1.Pod { return nil }
+
 // Using returns the pods of a request that have nodes.
 func (c *cluster) Using(request string) (out []*v1.Pod) {
 	for _, j := range c.jobs {

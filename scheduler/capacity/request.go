@@ -79,6 +79,11 @@ func (r *request) over() bool { return r.end != nil || r.object.Over() }
 // open reports whether the request waits for an answer.
 func (r *request) open() bool { return !r.over() && !r.is(provisioning.Provisioned) }
 
+// asked returns the request as its places are kept.
+func (r *request) asked() promise.Request {
+	return promise.Request{Name: r.name, Owner: r.object.Owner(), Since: r.object.CreationTimestamp.Unix()}
+}
+
 // pods returns how many pods a request has whose templates were read.
 func (r *request) pods() (n int) {
 	for _, s := range r.sets {
@@ -264,7 +269,7 @@ func (c *Controller) restore(ctx context.Context, r *request) bool {
 		places, err = r.placesOf()
 	}
 	if err == nil {
-		err = c.keeper.Restore(r.name, places)
+		err = c.keeper.Restore(r.asked(), places)
 	}
 	if err != nil {
 		c.logger.Error(err, "The room of a request cannot be kept after a restart", "request", r.name)

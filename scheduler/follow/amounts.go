@@ -3,6 +3,7 @@ package follow
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -60,6 +61,14 @@ func (a *Amounts) On(node string) []*v1.Pod { return a.by(byNode, node) }
 
 // Using returns the bound pods that use up the room of a ProvisioningRequest, "namespace/name".
 func (a *Amounts) Using(request string) []*v1.Pod { return a.by(byRequest, request) }
+
+// Owned returns the bound pods of a namespace and of an owner, as [apipod.Owner] returns it, which were created at a
+// time, in seconds, or later. It looks at all pods of the namespace.
+func (a *Amounts) Owned(namespace, owner string, since int64) []*v1.Pod {
+	return slices.DeleteFunc(a.by(cache.NamespaceIndex, namespace), func(p *v1.Pod) bool {
+		return p.Spec.NodeName == "" || p.CreationTimestamp.Unix() < since || apipod.Owner(p) != owner
+	})
+}
 
 // by returns the pods that an index has under a key.
 func (a *Amounts) by(index, key string) (out []*v1.Pod) {

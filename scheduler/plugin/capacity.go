@@ -160,6 +160,11 @@ func (c seen) served() map[string]bool {
 // Using implements capacity.Cluster.
 func (c seen) Using(request string) []*v1.Pod { return c.amounts.Using(request) }
 
+// Owned implements capacity.Cluster.
+func (c seen) Owned(namespace, owner string, since int64) []*v1.Pod {
+	return c.amounts.Owned(namespace, owner, since)
+}
+
 // Broken implements capacity.Cluster.
 func (c seen) Broken(node string) bool {
 	var list []state.Promised

@@ -53,9 +53,18 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 		return nil
 	}
 	needs, _ := kube.Needs(pod)
-	a := &asked{request: apipod.Request(pod), pod: s.pod, demand: s.demand, needs: needs}
+	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs}
 	cs.Write(askedKey, a)
 	return a
+}
+
+// requestOf returns the request whose room a pod uses up: the one that it names, or else one that names its controller;
+// "" if there is none.
+func (p *Plugin) requestOf(pod *v1.Pod) string {
+	if request := apipod.Request(pod); request != "" || !p.promises.Any() {
+		return request
+	}
+	return p.promises.Owned(apipod.Owner(pod), pod.CreationTimestamp.Unix())
 }
 
 // askedIn returns what was read before in a cycle, or nil.

@@ -3,7 +3,7 @@
 // A request (a ProvisioningRequest of Tenon's class) names pods and gets a place for each of them, or for none. Until
 // the pods come, the [Keeper] has their places: the ledger refuses pods whose CPUs, memory or devices would take the
 // room on NUMA nodes, and Filter refuses those that would take the plain amounts. A pod that names the request uses up
-// one of its places, whichever node it goes to.
+// one of its places, whichever node it goes to, and so does a later pod of the controller that the request names.
 //
 // Invariant: what is kept has been judged by the ledger and the amounts of the node after it was kept, so no place is
 // promised twice, whatever is reserved meanwhile. The keeper is bounded by [MaxPods]. It decides neither which request
@@ -45,6 +45,15 @@ type Pod struct {
 	Needs whatif.Amounts
 }
 
+// Request is a request as the keeper knows it.
+type Request struct {
+	Name string // "namespace/name"
+	// Owner is the controller whose pods use up the places without naming the request, "namespace/UID", or "". They are
+	// those that were created at Since, in seconds, or later.
+	Owner string
+	Since int64
+}
+
 // Place is a pod of a request with its node.
 type Place struct {
 	Node string
@@ -68,9 +77,10 @@ type Keeper struct {
 	open atomic.Bool // see Open
 
 	mu       sync.Mutex
-	requests map[string][]*kept // of each request, in its order
-	on       map[string][]*kept // by node
-	used     map[string]*kept   // by the UID of the pod that has used up a place, until its request ends
+	requests map[string][]*kept   // of each request, in its order
+	on       map[string][]*kept   // by node
+	used     map[string]*kept     // by the UID of the pod that has used up a place, until its request ends
+	owned    map[string][]Request // of each owner, by name; only of requests
 }
 
 // kept is a place that is kept.
@@ -96,7 +106,7 @@ func insert(list []*kept, p *kept) []*kept {
 // NewKeeper returns a keeper without places.
 func NewKeeper(book Book, judge Judge, freed func(node string)) *Keeper {
 	return &Keeper{book: book, judge: judge, freed: freed, requests: map[string][]*kept{}, on: map[string][]*kept{},
-		used: map[string]*kept{}}
+		used: map[string]*kept{}, owned: map[string][]Request{}}
 }
 
 // Open records that requests may be answered: from now on, places may be kept at any time.
@@ -110,8 +120,8 @@ func (k *Keeper) Any() bool { return k != nil && k.count.Load() > 0 }
 
 // Keep keeps the places of a request if all of them have room, beside everything that is reserved and kept. Otherwise
 // it keeps none, and full has the names of the nodes that lack room, ascending.
-func (k *Keeper) Keep(request string, places []Place) (full []string, err error) {
-	full, freed, err := k.keep(request, places)
+func (k *Keeper) Keep(r Request, places []Place) (full []string, err error) {
+	full, freed, err := k.keep(r, places)
 	for _, node := range freed {
 		k.freed(node)
 	}
@@ -119,17 +129,17 @@ func (k *Keeper) Keep(request string, places []Place) (full []string, err error)
 }
 
 // keep is Keep. It also returns the nodes that kept more for a moment.
-func (k *Keeper) keep(request string, places []Place) (full, freed []string, err error) {
+func (k *Keeper) keep(r Request, places []Place) (full, freed []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.requests[request]; known {
-		return nil, nil, fmt.Errorf("request %s has its places already", request)
+	if _, known := k.requests[r.Name]; known {
+		return nil, nil, fmt.Errorf("request %s has its places already", r.Name)
 	}
 	if int(k.count.Load())+len(places) > MaxPods {
 		return nil, nil, fmt.Errorf("%d places are kept for pods that have not come, at most %d: wait until some have "+
 			"come", k.count.Load(), MaxPods)
 	}
-	all := list(request, places)
+	all := list(r.Name, places)
 	with := map[string][]*kept{}
 	for _, p := range all {
 		if with[p.node] == nil {
@@ -148,26 +158,26 @@ func (k *Keeper) keep(request string, places []Place) (full, freed []string, err
 	if len(judge()) > 0 {
 		return full, nil, nil
 	}
-	k.add(request, all)
+	k.add(r, all)
 	if len(judge()) > 0 { // something was reserved meanwhile
-		freed = k.drop(request)
+		freed = k.drop(r.Name)
 	}
 	return full, freed, nil
 }
 
 // Restore keeps the places of a request without judging them: after a restart, the API objects have what is promised.
 // It keeps none, and returns an error, beyond twice MaxPods places.
-func (k *Keeper) Restore(request string, places []Place) error {
+func (k *Keeper) Restore(r Request, places []Place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, known := k.requests[request]; known {
+	if _, known := k.requests[r.Name]; known {
 		return nil
 	}
 	if int(k.count.Load())+len(places) > 2*MaxPods {
 		return fmt.Errorf("%d places are kept for pods that have not come, and %d more are too many", k.count.Load(),
 			len(places))
 	}
-	k.add(request, list(request, places))
+	k.add(r, list(r.Name, places))
 	return nil
 }
 
@@ -192,13 +202,19 @@ func promised(list []*kept) (out []state.Promised) {
 }
 
 // add adds the places of a request.
-func (k *Keeper) add(request string, list []*kept) {
+func (k *Keeper) add(r Request, list []*kept) {
+	if r.Owner != "" {
+		at, _ := slices.BinarySearchFunc(k.owned[r.Owner], r.Name, func(x Request, name string) int {
+			return strings.Compare(x.Name, name)
+		})
+		k.owned[r.Owner] = slices.Insert(k.owned[r.Owner], at, r)
+	}
 	nodes := map[string]bool{}
 	for _, p := range list {
 		nodes[p.node] = true
 		k.on[p.node] = insert(k.on[p.node], p)
 	}
-	k.requests[request] = list
+	k.requests[r.Name] = list
 	k.count.Add(int64(len(list)))
 	k.tell(slices.Sorted(maps.Keys(nodes))...)
 }
@@ -222,11 +238,38 @@ func (k *Keeper) drop(request string) (nodes []string) {
 		nodes = append(nodes, p.node)
 	}
 	delete(k.requests, request)
+	k.disown(request)
 	maps.DeleteFunc(k.used, func(_ string, p *kept) bool { return p.promised.For == request })
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	k.tell(nodes...)
 	return nodes
+}
+
+// disown forgets the owner of a request.
+func (k *Keeper) disown(request string) {
+	for owner, list := range k.owned {
+		list = slices.DeleteFunc(list, func(r Request) bool { return r.Name == request })
+		if k.owned[owner] = list; len(list) == 0 {
+			delete(k.owned, owner)
+		}
+	}
+}
+
+// Owned returns the request whose place a pod of an owner uses up that was created at a time, in seconds: the first one
+// that has places left, or "".
+func (k *Keeper) Owned(owner string, created int64) string {
+	if !k.Any() || owner == "" {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.owned[owner] {
+		if created >= r.Since && len(k.requests[r.Name]) > 0 {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // take removes a place from its node and from the count.

@@ -72,11 +72,11 @@ func (c *cluster) promisedOn(node string) (out []string) {
 // not fit beside the rest is not kept.
 func TestPlacesAreForTheirPods(t *testing.T) {
 	c := newCluster(t)
-	full, err := c.keeper.Keep("ml/r", []Place{{"a", podOf(8)}, {"a", podOf(8)}, {"b", podOf(6)}})
+	full, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{{"a", podOf(8)}, {"a", podOf(8)}, {"b", podOf(6)}})
 	if err != nil || len(full) > 0 {
 		t.Fatalf("keep: %v, full %v", err, full)
 	}
-	if full, err := c.keeper.Keep("ml/q", []Place{{"a", podOf(1)}, {"b", podOf(2)}}); err != nil ||
+	if full, err := c.keeper.Keep(Request{Name: "ml/q"}, []Place{{"a", podOf(1)}, {"b", podOf(2)}}); err != nil ||
 		!slices.Equal(full, []string{"a"}) || len(c.promisedOn("b")) != 1 {
 		t.Errorf("a request without room: %v, full %v, b has promised %v", err, full, c.promisedOn("b"))
 	}
@@ -110,6 +110,50 @@ func TestPlacesAreForTheirPods(t *testing.T) {
 	}
 }
 
+// Places of a request that names a controller are for the pods that it creates from then on, one request after the
+// other.
+func TestPodsOfAnOwnerUseUpPlaces(t *testing.T) {
+	c := newCluster(t)
+	for name, node := range map[string]string{"ml/m-0": "a", "ml/m-1": "b"} {
+		r := Request{Name: name, Owner: "ml/set", Since: 100}
+		if full, err := c.keeper.Keep(r, []Place{{node, podOf(8)}}); err != nil || len(full) > 0 {
+			t.Fatalf("keep %s: %v, full %v", name, err, full)
+		}
+	}
+	for name, x := range map[string]struct {
+		owner   string
+		created int64
+		want    string
+	}{
+		"later":                {"ml/set", 100, "ml/m-0"},
+		"an older one":         {"ml/set", 99, ""},
+		"of another":           {"ml/other", 200, ""},
+		"of another namespace": {"evil/set", 200, ""},
+		"without a controller": {"", 200, ""},
+	} {
+		if got := c.keeper.Owned(x.owner, x.created); got != x.want {
+			t.Errorf("%s: a pod uses up a place of %q, want %q", name, got, x.want)
+		}
+	}
+	if !c.use("p", c.keeper.Owned("ml/set", 100), "a", podOf(8)) {
+		t.Error("the first pod got no room")
+	}
+	if got := c.keeper.Owned("ml/set", 100); got != "ml/m-1" {
+		t.Errorf("the second pod uses up a place of %q", got)
+	}
+	c.keeper.Drop("ml/m-1")
+	if got := c.keeper.Owned("ml/set", 100); got != "" {
+		t.Errorf("a request that has ended gives a place: %q", got)
+	}
+	c.keeper.GiveBack("p")
+	if got := c.keeper.Owned("ml/set", 100); got != "ml/m-0" {
+		t.Errorf("a place that was given back is for nobody: %q", got)
+	}
+	if c.keeper.Drop("ml/m-0"); len(c.keeper.owned) > 0 {
+		t.Errorf("owners of ended requests remain: %v", c.keeper.owned)
+	}
+}
+
 // A pod names requests of its own namespace only, and only of this class.
 func TestPodsUseUpPlacesOfTheirOwnNamespace(t *testing.T) {
 	for _, x := range []struct {
@@ -129,7 +173,7 @@ func TestPodsUseUpPlacesOfTheirOwnNamespace(t *testing.T) {
 		}
 	}
 	c := newCluster(t)
-	if _, err := c.keeper.Keep("ml/r", []Place{{"a", podOf(8)}, {"a", podOf(8)}}); err != nil {
+	if _, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{{"a", podOf(8)}, {"a", podOf(8)}}); err != nil {
 		t.Fatal(err)
 	}
 	if c.use("evil", "evil/r", "a", podOf(8)) {
@@ -155,7 +199,7 @@ func TestKeeperAndLedgerAgree(t *testing.T) {
 				for range 1 + r.IntN(3) {
 					places = append(places, Place{[]string{"a", "b"}[r.IntN(2)], podOf(1 + r.Int64N(4))})
 				}
-				_, _ = c.keeper.Keep(request, places)
+				_, _ = c.keeper.Keep(Request{Name: request}, places)
 			case 1, 2:
 				if c.use(uid, request, node, podOf(1+r.Int64N(4))) {
 					bound[uid] = node
