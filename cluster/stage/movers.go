@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -248,6 +249,28 @@ func (s *Stage) Ending() (*Stage, int) {
 		return s, 0
 	}
 	return s.Leaving(uids), len(uids)
+}
+
+// Releasing returns the stage as if some ProvisioningRequests, "namespace/name", kept no room.
+func (s *Stage) Releasing(requests map[string]bool) *Stage {
+	out := *s
+	out.nodes = slices.Clone(s.nodes)
+	for i := range out.nodes {
+		n := &out.nodes[i]
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(n.Kept)), func(name string) bool { return requests[name] }) {
+			continue
+		}
+		n.Kept = maps.Clone(n.Kept)
+		maps.DeleteFunc(n.Kept, func(name string, _ whatif.Amounts) bool { return requests[name] })
+		if n.State != nil {
+			with := *n.State
+			with.Promised = slices.DeleteFunc(slices.Clone(with.Promised), func(p state.Promised) bool {
+				return requests[p.For]
+			})
+			n.State = &with
+		}
+	}
+	return &out
 }
 
 // Leaving returns the stage without some existing pods, by UID.

@@ -24,7 +24,7 @@ import (
 func Setup(version string) cli.Setup {
 	return cli.Setup{Version: version, Connect: connect, Machine: readMachine, Catalogue: catalogue,
 		Catalogued: machines.List(), Stages: stages(), Affinity: affinity, Doctor: examine, Bundle: writeBundle(version),
-		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Console: serveConsole(version)}
+		KubeletPlan: planKubelets, ApplyKubelets: applyKubelets, Move: move, Console: serveConsole(version)}
 }
 
 // readMachine returns the machine in a machine file or in a snapshot of a host, and the warnings about it.

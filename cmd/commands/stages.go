@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/machines"
 	"github.com/tenon-numa/tenon/node/kubelet"
 	"github.com/tenon-numa/tenon/node/kubelet/fields"
+	"github.com/tenon-numa/tenon/ops/room"
 )
 
 // stages returns the functions that prepare simulations.
@@ -31,7 +32,8 @@ func stages() cli.Stages {
 
 // moving returns the functions for the command defrag. budgets is the first one of them.
 func moving(budgets func(context.Context, cli.Kubeconfig, cli.Stage) (cli.Stage, error)) *cli.Moving {
-	return &cli.Moving{Budgets: budgets, Movers: movers, Ending: ending, Leaving: leaving, Unrelated: unrelated}
+	return &cli.Moving{Budgets: budgets, Movers: movers, Released: released, Ending: ending,
+		Leaving: leaving, Unrelated: unrelated}
 }
 
 // errNoStage is about a stage of another kind than those that this package makes.
@@ -56,6 +58,25 @@ func movers(ctx context.Context, s cli.Stage, b defrag.Bounds, at time.Time) (de
 		return defrag.Field{}, errNoStage
 	}
 	return known.Movers(ctx, b, at)
+}
+
+// released returns a stage as if nothing were kept for the successors of pods.
+func released(s cli.Stage, uids []string) cli.Stage {
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return s
+	}
+	requests := map[string]bool{}
+	of := map[string]bool{}
+	for _, uid := range uids {
+		of[uid] = true
+	}
+	for _, p := range known.Pods() {
+		if m := p.Pod(); of[string(m.UID)] {
+			requests[m.Namespace+"/"+room.BookingName(m.UID)] = true
+		}
+	}
+	return known.Releasing(requests)
 }
 
 func ending(s cli.Stage) (cli.Stage, int) {

@@ -2,9 +2,9 @@
 // would fit, compares schedulers on simulated machines, and draws machines.
 //
 // Commands are functions of a context, arguments and two writers. They read a cluster through [Cluster], which the
-// caller connects. Invariant: a command changes no cluster, except for "kubelet apply" and for what the user changes
-// on the page of "console"; its output on stdout is complete, or the exit code is not 0. The package refuses names
-// that Kubernetes does not allow, and machine files beyond 32 MiB.
+// caller connects. Invariant: a command changes no cluster, except for "kubelet apply", "defrag apply" and for what the
+// user changes on the page of "console"; its output on stdout is complete, or the exit code is not 0. The package
+// refuses names that Kubernetes does not allow, and machine files beyond 32 MiB.
 package cli
 
 import (
@@ -63,6 +63,8 @@ type Setup struct {
 	KubeletPlan KubeletPlanner
 	// ApplyKubelets carries such a change out.
 	ApplyKubelets ApplyKubelets
+	// Move carries out plans that move pods.
+	Move Move
 	// Console serves the console until ctx ends.
 	Console func(ctx context.Context, k Kubeconfig, o ConsoleOptions) error
 }
@@ -150,8 +152,9 @@ func (a *app) root() *cobra.Command {
 		Long: `See on which NUMA nodes of your cluster pods fit, and why.
 
 The commands compute what the kubelet of every node will do with a pod: which CPUs, memory and
-devices it will assign, or which error it will give. They only read, with two exceptions: kubelet apply
-changes kubelets, after it has asked you, and the page of console changes what you confirm on it.
+devices it will assign, or which error it will give. They only read, with three exceptions: kubelet apply
+changes kubelets and defrag apply moves pods, after they have asked you, and the page of console changes
+what you confirm on it.
 
 To complete names of pods and nodes behind "kubectl tenon", link the plugin to a second name beside it:
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ type Moving struct {
 	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Movers returns the pods that may move at a time. An error of the user's bounds names them.
 	Movers func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error)
+	// Released returns the stage as if no places were kept for the successors of pods, by UID, which a plan keeps that is
+	// carried out.
+	Released func(s Stage, uids []string) Stage
 	// Ending returns the stage without the pods on nodes that are being deleted, and their number.
 	Ending func(s Stage) (after Stage, pods int)
 	// Leaving returns the stage without some pods, by UID, and what their successors want there, in the order of uids.
@@ -40,7 +44,7 @@ const defragLong = `Find the fewest pods to move so that others get room.
 Free CPUs, memory and devices that lie scattered over NUMA nodes take no pod that needs them on one.
 The command finds the cheapest pods to evict so that the wanted pods fit, and so that every evicted
 pod has a new place at the same time: by what kubelets would decide, and by labels, taints, amounts
-and disruption budgets. It only reads, and evicts nothing.
+and disruption budgets. It only reads, and evicts nothing; "defrag apply" carries out what -o json writes.
 
 Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again; no
 gangs, no pods with claims of devices (DRA) or with requirements that are not judged, and none with the
@@ -78,6 +82,12 @@ type defragFlags struct {
 	guarded                        guardFlags
 	output                         output
 	drawing                        mapFlags
+
+	// asked are the flags that were given, apart from those about the output: the question, for whoever carries the plan
+	// out.
+	asked []string
+	// only, if not nil, are the UIDs of the only pods that may move, if a plan is carried out.
+	only map[string]bool
 }
 
 // MaxMoves bounds the pods that may move.
@@ -105,6 +115,18 @@ func (a *app) defragCommand() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return a.defrag(c, f) },
 	}
 	c.SetFlagErrorFunc(kustomization)
+	f.bind(c)
+	complete(c, "for", a.podNames)
+	complete(c, "like", a.podNames)
+	complete(c, "align", a.podNames)
+	complete(c, "empty", a.nodeNames)
+	complete(c, "from-namespace", a.namespaceNames)
+	c.AddCommand(a.defragApplyCommand())
+	return c
+}
+
+// bind adds the flags to a command.
+func (f *defragFlags) bind(c *cobra.Command) {
 	s := c.Flags()
 	s.StringArrayVar(&f.pods, "for", nil,
 		"Pod that waits and is to get room, [NAMESPACE/]NAME. This flag can be repeated.")
@@ -130,12 +152,6 @@ func (a *app) defragCommand() *cobra.Command {
 	s.BoolVar(&f.maps, "map", false, "Draw the nodes that change, before and after.")
 	s.BoolVar(&f.drawing.all, "all", false, "Show all moves, nodes and maps, however many there are.")
 	f.output.bind(c, "json", "yaml", "name")
-	complete(c, "for", a.podNames)
-	complete(c, "like", a.podNames)
-	complete(c, "align", a.podNames)
-	complete(c, "empty", a.nodeNames)
-	complete(c, "from-namespace", a.namespaceNames)
-	return c
 }
 
 // check returns an error for flags that are out of bounds or contradict each other.
@@ -191,7 +207,9 @@ type defragmentation struct {
 	// notJudged are objects of files whose pods are not judged, and why.
 	notJudged []string
 	partial   string // what of the cluster was not read
-	ending    int    // pods that are being deleted, and count as gone
+	asked     []string
+	newcomers []PodOn // pods that might move and are not of the plan that is carried out
+	ending    int     // pods that are being deleted, and count as gone
 }
 
 // defrag finds a plan and writes it. It returns errNoPlace if there is none.
@@ -203,6 +221,7 @@ func (a *app) defrag(c *cobra.Command, f defragFlags) error {
 	if a.setup.Stages.Moving == nil {
 		return errors.New("pods cannot be moved here")
 	}
+	f.asked = a.question(c)
 	d, err := a.defragmented(c, f)
 	if err != nil {
 		return err
@@ -239,7 +258,10 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 			return nil, err
 		}
 	}
-	d := &defragmentation{source: all.source, problems: all.problems}
+	d := &defragmentation{source: all.source, problems: all.problems, asked: f.asked}
+	if f.only != nil {
+		all.stage = moving.Released(all.stage, slices.Sorted(maps.Keys(f.only)))
+	}
 	d.stage, d.ending = moving.Ending(all.stage)
 	if d.tasks, d.notJudged, err = a.goals(f, d.stage, all, c.ErrOrStderr()); err != nil {
 		return nil, err
@@ -257,11 +279,14 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 		return nil, err
 	}
 	d.partial = partialText(d.stage)
+	if f.only != nil {
+		d.restrict(f.only)
+	}
 	if err := d.pose(f); err != nil {
 		return nil, err
 	}
 	for _, ref := range f.align {
-		if err := d.alignPod(a.fullName(ref)); err != nil {
+		if err := d.alignPod(a.fullName(ref)); err != nil && f.only == nil {
 			return nil, err
 		}
 	}
@@ -308,7 +333,7 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 		}
 	}
 	for _, id := range named {
-		if wanted[id] {
+		if wanted[id] && f.only == nil {
 			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
 		}
 	}

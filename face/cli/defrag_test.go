@@ -31,6 +31,7 @@ var moving = &Moving{
 	Movers: func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {
 		return s.(*stage.Stage).Movers(ctx, b, at)
 	},
+	Released: func(s Stage, _ []string) Stage { return s }, // these clusters keep no places
 	Ending: func(s Stage) (Stage, int) {
 		after, n := s.(*stage.Stage).Ending()
 		return after, n

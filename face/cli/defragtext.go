@@ -18,7 +18,9 @@ type defragDocument struct {
 	Kind string `json:"kind"` // "Defragmentation"
 	// Found: all pods get room. Then Moves are the pods to evict, in the order in which their successors get places; there
 	// are none if the room is there already.
-	Found bool           `json:"found"`
+	Found bool `json:"found"`
+	// Asked is the question, as flags of the command; "defrag apply" asks it again.
+	Asked []string       `json:"asked"`
 	Moves []moveDocument `json:"moves"`
 	// Placed are the pods that get room, with their places.
 	Placed []placementDocument `json:"placed"`
@@ -71,7 +73,7 @@ type fixedDocument struct {
 
 func (d *defragmentation) document() defragDocument {
 	out := defragDocument{Kind: "Defragmentation", Found: d.result.Plan != nil, Moves: []moveDocument{}, Empty: d.empty,
-		Placed: []placementDocument{}, Cheapest: d.cheapest(), GaveUp: d.result.Spent,
+		Asked: append([]string{}, d.asked...), Placed: []placementDocument{}, Cheapest: d.cheapest(), GaveUp: d.result.Spent,
 		Fixed: append([]fixedDocument{}, d.fixed()...), Nodes: []changeDocument{},
 		BudgetsUnread: d.field.Unread, NotJudged: d.unjudged(),
 		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {

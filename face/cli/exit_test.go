@@ -36,6 +36,7 @@ func whole(t *testing.T, broken bool) Setup {
 				return document.KubeletPlan{}, lost
 			},
 			ApplyKubelets: func(Kubeconfig, KubeletApplyOptions) (KubeletApplier, error) { return nil, lost },
+			Move:          func(Kubeconfig, MoveOptions) (Mover, error) { return nil, lost },
 			Console:       func(context.Context, Kubeconfig, ConsoleOptions) error { return lost },
 		}
 	}
@@ -67,6 +68,7 @@ func whole(t *testing.T, broken bool) Setup {
 			return p, nil
 		},
 		ApplyKubelets: func(Kubeconfig, KubeletApplyOptions) (KubeletApplier, error) { return oneNode{}, nil },
+		Move:          func(Kubeconfig, MoveOptions) (Mover, error) { return &recorded{}, nil },
 		Console:       func(context.Context, Kubeconfig, ConsoleOptions) error { return nil },
 	}
 }
@@ -96,6 +98,7 @@ var exits = map[string]map[int]string{
 		ExitPart: "-f DIR/vm.yaml"},
 	"defrag": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
 		ExitPart: "-f DIR/vm.yaml"},
+	"defrag apply": {ExitYes: "DIR/moves.json --yes", ExitError: "DIR/nope.json"},
 	"check": {ExitYes: "-f DIR/fits.yaml", ExitNo: "-f DIR/huge.yaml", ExitError: "-f DIR/nope.yaml",
 		ExitPart: "-f DIR/vm.yaml"},
 	"affinity": {ExitYes: "", ExitError: "-o xml"},
@@ -119,7 +122,8 @@ func TestExitCodesMeanTheSameForEveryCommand(t *testing.T) {
 	const vm = "---\napiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: big}\nspec: {template: {spec: " +
 		"{domain: {}}}}\n"
 	for name, text := range map[string]string{"fits.yaml": strings.Replace(pod, "CPUS", "1", 1), "plan.json": "{}",
-		"huge.yaml": strings.Replace(pod, "CPUS", "300", 1), "vm.yaml": strings.Replace(pod, "CPUS", "1", 1) + vm} {
+		"moves.json": `{"kind": "Defragmentation", "found": true, "asked": ["--pending"]}`,
+		"huge.yaml":  strings.Replace(pod, "CPUS", "300", 1), "vm.yaml": strings.Replace(pod, "CPUS", "1", 1) + vm} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 )
 
-// This file carries out a change of kubelets' configuration. No other command changes a cluster by itself.
+// This file carries out a change of kubelets' configuration.
 
 const kubeletApplyLong = `Carry out a change that "kubectl tenon kubelet plan -o json" has planned, node by node.
 
@@ -153,14 +153,9 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 	if err := announce(out, p, nodes, o); err != nil || dryRun {
 		return err
 	}
-	if !yes {
-		fmt.Fprint(out, "Go on? [y/N] ")
-		flush(out)
-		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
-		if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-			fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
-			return errDeclined
-		}
+	if !yes && !agreed(c) {
+		fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
+		return errDeclined
 	}
 	if err := by.Run(c.Context(), nodes, func(s document.KubeletStep) { fmt.Fprintln(out, stepText(s)) }); err != nil {
 		return err

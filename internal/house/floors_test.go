@@ -193,7 +193,9 @@ var floors = []floor{
 	{"ops/doctor", nil, words(`core/idset core/place core/printable core/state core/topo core/whatif api/... deploy deploy/crd
 		cluster/claims cluster/kube ops/schedulers cluster/stage`),
 		append(topologies, inCluster...)},
-	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client`), inCluster},
+	{"ops/evict", nil, nil, inCluster},
+	{"ops/room", nil, words(`api/objects api/pod api/provisioning ops/evict`), inCluster},
+	{"ops/apply", nil, words(`api/document api/objects api/pod api/v1alpha1 api/v1alpha1/client ops/evict`), inCluster},
 	{"ops/rollout", nil, words(`core/place core/state core/topo core/whatif api/... cluster/kube cluster/stage`),
 		append(topologies, inCluster...)},
 	{"ops/schedulers", nil, words(`api/config api/document api/objects`),

@@ -24,12 +24,14 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/controllers"
 	"github.com/tenon-numa/tenon/lab/operators"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 func TestMain(m *testing.M) {
+	controllers.MaybeChild()
 	lab.MaybeChild()
 	os.Exit(m.Run())
 }

@@ -10,20 +10,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/ops/evict"
 )
 
 // This file evicts the pods of a node, as kubectl drain does.
 
-var (
-	podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	daemonSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
-)
+var daemonSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
 
 // leaving returns the pods that have to leave a node. It returns an error if a pod or its data would be lost and the
 // options do not permit that.
@@ -113,10 +110,10 @@ func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 		}
 		reasons = nil
 		for _, p := range pods {
-			switch err := c.evictPod(ctx, &p); {
+			switch err := evict.Pod(ctx, c.dynamic, &p); {
 			case err == nil:
 				reasons = append(reasons, fmt.Sprintf("pod %s/%s is ending still", p.Namespace, p.Name))
-			case apierrors.IsNotFound(err):
+			case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, perhaps replaced by one of its name
 			case apierrors.IsTooManyRequests(err):
 				reasons = append(reasons, fmt.Sprintf("pod %s/%s: %v", p.Namespace, p.Name, err))
 			default:
@@ -130,17 +127,5 @@ func (c *Cluster) evict(ctx context.Context, node string, o Options) error {
 		return remainingError{fmt.Errorf("not all pods were evicted within %s: %s", o.EvictWithin,
 			strings.Join(reasons, "; ")), len(reasons)}
 	}
-	return err
-}
-
-// evictPod asks for the eviction of a pod. It returns nil, without asking, if the pod is already being deleted.
-func (c *Cluster) evictPod(ctx context.Context, p *v1.Pod) error {
-	if p.DeletionTimestamp != nil {
-		return nil
-	}
-	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
-		"metadata": map[string]any{"name": p.Name, "namespace": p.Namespace}}}
-	pods := c.dynamic.Resource(podResource).Namespace(p.Namespace)
-	_, err := pods.Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/ops/evict"
 )
 
 // This file asks the API server beforehand whether it will accept the requests of a change. Otherwise missing rights
@@ -37,7 +37,7 @@ func (c *Cluster) checkRights(ctx context.Context, n document.KubeletPlanNode, p
 			continue
 		}
 		seen[p.Namespace] = true
-		if err := c.tryEviction(ctx, &p); apierrors.IsForbidden(err) {
+		if err := evict.Try(ctx, c.dynamic, &p); apierrors.IsForbidden(err) {
 			return fmt.Errorf("nothing was changed, since you may not evict pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
@@ -49,16 +49,6 @@ func (c *Cluster) checkRights(ctx context.Context, n document.KubeletPlanNode, p
 		return t.Try(ctx, n.Name, configurationOf(n))
 	}
 	return nil
-}
-
-// tryEviction asks for an eviction as a dry run, which evicts nothing.
-func (c *Cluster) tryEviction(ctx context.Context, p *v1.Pod) error {
-	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
-		"metadata":      map[string]any{"name": p.Name, "namespace": p.Namespace},
-		"deleteOptions": map[string]any{"dryRun": []any{metav1.DryRunAll}}}}
-	_, err := c.dynamic.Resource(podResource).Namespace(p.Namespace).Create(ctx, eviction,
-		metav1.CreateOptions{DryRun: dryRun}, "eviction")
-	return err
 }
 
 // Try asks the API server, without changing anything, whether it would accept the pod that changes a node. It also

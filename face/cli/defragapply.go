@@ -1,0 +1,337 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// This file carries out a plan that moves pods.
+
+const defragApplyLong = `Carry out a plan that "kubectl tenon defrag -o json" has found.
+
+The command asks the question of the plan again, with its pods as the only ones that may move. If the answer
+still works, it names the nodes of the pods that wait to the scheduler, and has the scheduler keep a place for
+the successor of each pod that is to move (a ProvisioningRequest, which tenon-scheduler answers). Then it evicts
+the pods by the Eviction API, which respects disruption budgets, and waits until their successors run, and then
+the pods that waited. Nodes that are to be empty are cordoned, and remain so.
+
+It computes the rest of the plan again before each round of evictions. If the plan does not work any more, it
+stops and evicts nothing more. If the command is interrupted, apply the same plan again: it goes on where it was.
+
+The exit code is 0 once all pods run, 1 if you do not agree, and 2 after an error.`
+
+const defragApplyExample = `  kubectl tenon defrag --for ml/trainer-0 -o json > plan.json
+  kubectl tenon defrag apply plan.json --dry-run
+  kubectl tenon defrag apply plan.json --yes`
+
+// MovePlan is what is to be done to carry out a plan that moves pods.
+type MovePlan struct {
+	// Goals are the pods that wait for room, with the nodes that the plan gives them, and Moves the pods that move, with
+	// the nodes that they are on.
+	Goals, Moves []PodOn
+	// Empty are nodes that all pods are to leave.
+	Empty []string
+}
+
+// PodOn is a pod with a node.
+type PodOn struct {
+	document.Pod
+
+	Node string
+}
+
+// MoveOptions select how a plan is carried out; the flags of the command explain them.
+type MoveOptions struct {
+	Keep                                 bool
+	AnswerWithin, EvictWithin, RunWithin time.Duration
+}
+
+// Mover carries out plans that move pods in a cluster.
+type Mover interface {
+	// Check returns an error if the API server would refuse a part of the plan. It changes nothing.
+	Check(ctx context.Context, p MovePlan) error
+	// Run carries the plan out. Before each round of evictions it calls again with the moves that are left, and stops if
+	// that returns an error. It calls say with a line for each step.
+	Run(ctx context.Context, p MovePlan, again func(ctx context.Context, left []PodOn) error, say func(string)) error
+}
+
+// Move returns what carries out plans in the cluster of a kubeconfig. It changes nothing yet.
+type Move func(k Kubeconfig, o MoveOptions) (Mover, error)
+
+func (a *app) defragApplyCommand() *cobra.Command {
+	var (
+		o           MoveOptions
+		yes, dryRun bool
+	)
+	c := &cobra.Command{
+		Use:     "apply PLAN",
+		Short:   "Carry out a plan that moves pods",
+		Long:    defragApplyLong,
+		Example: defragApplyExample,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case a.setup.Move == nil || a.setup.Stages.Moving == nil:
+				return errors.New("this program moves no pods")
+			case o.AnswerWithin <= 0 || o.EvictWithin <= 0 || o.RunWithin <= 0:
+				return errors.New("--answer-timeout, --evict-timeout and --run-timeout must be positive")
+			}
+			by, err := a.setup.Move(a.kube, o)
+			if err != nil {
+				return err
+			}
+			return a.applyMoves(c, by, args[0], o, yes, dryRun)
+		},
+	}
+	s := c.Flags()
+	s.BoolVar(&yes, "yes", false, "Do not ask.")
+	s.BoolVar(&dryRun, "dry-run", false, "Say what would be done, and do nothing.")
+	s.BoolVar(&o.Keep, "keep", true, "Have the scheduler keep a place for each successor before its pod is evicted.")
+	s.DurationVar(&o.AnswerWithin, "answer-timeout", time.Minute,
+		"How long the scheduler may take to answer whether it keeps places.")
+	s.DurationVar(&o.EvictWithin, "evict-timeout", 10*time.Minute, "How long disruption budgets may refuse an eviction.")
+	s.DurationVar(&o.RunWithin, "run-timeout", 10*time.Minute,
+		"How long it may take until pods end, their successors run, and those run that waited.")
+	return c
+}
+
+// askable are the flags of a question that is asked again.
+var askable = []string{"for", "pending", "empty", "align", "from-namespace", "max-priority", "min-age", "most", "bare",
+	"delete-emptydir-data", "unknown-nodes", "coarse-nodes", "silent-nodes", "inexact-nodes", "keep-restartable",
+	"filename", "like", "count"}
+
+// question returns the flags of a command that make up its question, each as --name=value. Pods have their namespaces.
+func (a *app) question(c *cobra.Command) (out []string) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(askable, f.Name) {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			if slices.Contains([]string{"for", "align", "like"}, f.Name) {
+				v = a.fullName(v)
+			}
+			out = append(out, "--"+f.Name+"="+v)
+		}
+	})
+	return out
+}
+
+// ask returns the flags of the question of a plan, for its pods alone.
+func (p *defragDocument) ask() (f defragFlags, err error) {
+	if p.Kind != "Defragmentation" {
+		return f, errors.New(`this is no plan: write one with "kubectl tenon defrag -o json"`)
+	}
+	switch {
+	case !p.Found:
+		return f, errors.New("the file says that there is no plan")
+	case len(p.Moves) > MaxMoves:
+		return f, fmt.Errorf("the plan has %d moves, more than %d", len(p.Moves), MaxMoves)
+	}
+	c := &cobra.Command{}
+	f.bind(c)
+	for _, arg := range p.Asked {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !strings.HasPrefix(arg, "--") || !slices.Contains(askable, name) {
+			return f, fmt.Errorf("the plan asks with %.80q, which is no flag of a question", arg)
+		}
+	}
+	if err := c.ParseFlags(p.Asked); err != nil {
+		return f, fmt.Errorf("the question of the plan: %w", err)
+	}
+	if err := f.check(); err != nil {
+		return f, fmt.Errorf("the question of the plan: %w", err)
+	}
+	if len(f.files) > 0 || f.like != "" {
+		return f, errors.New("the plan makes room for pods that are not there, and nothing would keep it for them: create " +
+			"them, and plan with --for or --pending")
+	}
+	if f.pods = nil; f.pending || len(p.Placed) > 0 {
+		for _, x := range p.Placed {
+			f.pods = append(f.pods, x.Pod)
+		}
+	}
+	f.pending, f.only = false, map[string]bool{}
+	for _, m := range p.Moves {
+		f.only[m.UID] = true
+	}
+	return f, nil
+}
+
+// restrict leaves only some pods among those that may move, by UID. The others stay, also on nodes that are to be
+// empty.
+func (d *defragmentation) restrict(only map[string]bool) {
+	keep := d.field.Movers[:0:0]
+	for _, m := range d.field.Movers {
+		if only[m.Pod.UID] {
+			keep = append(keep, m)
+			continue
+		}
+		d.newcomers = append(d.newcomers, PodOn{document.PodOf(m.Pod), d.stage.Nodes()[m.Node].Name})
+	}
+	d.field.Movers = keep
+}
+
+// readMoves reads the file that "defrag -o json" has written.
+func readMoves(file string) (p defragDocument, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return p, fmt.Errorf("open the plan: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxPlan+1))
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("read the plan: %w", err)
+	case len(data) > maxPlan:
+		return p, fmt.Errorf("%s has more than %d bytes: it is no plan", file, maxPlan)
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("%s is no plan: write one with \"kubectl tenon defrag -o json\": %w", file, err)
+	}
+	return p, nil
+}
+
+// replan asks the question of a plan again. It returns an error if the answer does not work any more.
+func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) {
+	d, err := a.defragmented(c, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range d.newcomers {
+		if slices.Contains(f.empty, x.Node) {
+			return nil, fmt.Errorf("pod %s/%s is on node %s, which is to be empty, and the plan does not move it: plan again",
+				x.Namespace, x.Name, x.Node)
+		}
+	}
+	for _, x := range slices.Concat(d.field.Fixed, d.stuck) {
+		if f.only[x.Pod.UID] {
+			return nil, fmt.Errorf("pod %s may not move: it %s", x.Pod, x.Why)
+		}
+	}
+	if len(d.stuck) > 0 {
+		return nil, fmt.Errorf("pod %s stays on its node: it %s", d.stuck[0].Pod, d.stuck[0].Why)
+	}
+	if d.result.Plan == nil {
+		var b strings.Builder
+		w := bufio.NewWriter(&b)
+		d.writeNone(w, fewNodes)
+		_ = w.Flush() // to memory
+		return nil, fmt.Errorf("the plan does not work any more, plan again: %s",
+			strings.Join(strings.Fields(b.String()), " "))
+	}
+	return d, nil
+}
+
+// order returns what is to be done.
+func (d *defragmentation) order() (out MovePlan) {
+	out.Empty = d.empty
+	for _, x := range d.result.Plan.Placed {
+		out.Goals = append(out.Goals, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name})
+	}
+	for _, m := range d.result.Plan.Moves {
+		x := &d.problem.Movers[m.Mover]
+		out.Moves = append(out.Moves, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name})
+	}
+	slices.SortFunc(out.Moves, func(a, b PodOn) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// applyMoves announces the moves of a plan, asks the user unless yes is set, and carries them out unless dryRun is set.
+// After an answer other than yes it returns errDeclined.
+func (a *app) applyMoves(c *cobra.Command, by Mover, file string, o MoveOptions, yes, dryRun bool) error {
+	p, err := readMoves(file)
+	if err != nil {
+		return err
+	}
+	f, err := p.ask()
+	if err != nil {
+		return err
+	}
+	d, err := a.replan(c, f)
+	if err != nil {
+		return err
+	}
+	out, order := c.OutOrStdout(), d.order()
+	if len(order.Moves) == 0 && len(order.Empty) == 0 {
+		_, err := fmt.Fprintln(out, "Nothing has to move any more.")
+		return err
+	}
+	if err := by.Check(c.Context(), order); err != nil {
+		return err
+	}
+	if err := d.announce(out, o); err != nil || dryRun {
+		return err
+	}
+	if !yes && !agreed(c) {
+		fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
+		return errDeclined
+	}
+	again := func(ctx context.Context, left []PodOn) error {
+		f.only = map[string]bool{}
+		for _, x := range left {
+			f.only[x.UID] = true
+		}
+		_, err := a.replan(c, f)
+		return err
+	}
+	if err := by.Run(c.Context(), order, again, func(line string) {
+		fmt.Fprintln(out, line)
+		flush(out)
+	}); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s moved%s.\n", choose(len(order.Moves), "1 pod has", fmt.Sprintf("%d pods have",
+		len(order.Moves))), choose(len(order.Goals), ", and the pod that waited runs", ", and all run"))
+	return err
+}
+
+// announce writes what carrying out the plan will do.
+func (d *defragmentation) announce(w io.Writer, o MoveOptions) error {
+	b := bufio.NewWriter(w)
+	d.writeMoves(b, MaxMoves)
+	d.writePlaced(b, maxGoal)
+	fmt.Fprintln(b)
+	kept := "The scheduler keeps a place for each successor first."
+	if !o.Keep {
+		kept = "No places are kept for their successors, and others may take them."
+	}
+	if len(d.empty) > 0 {
+		kept += fmt.Sprintf(" Cordoned, and not uncordoned afterwards: %s.", strings.Join(d.empty, ", "))
+	}
+	writeWrapped(b, "", fmt.Sprintf("%s evicted. %s", choose(len(d.result.Plan.Moves), "1 pod is",
+		podsText(len(d.result.Plan.Moves))+" are"), kept))
+	if d.result.Plan.Forced && len(d.empty) == 0 {
+		writeWrapped(b, "", "The scheduler by itself would place some of these pods elsewhere; the nodes of those that wait "+
+			"are named to it.")
+	}
+	return b.Flush()
+}
+
+// agreed asks the user whether to go on.
+func agreed(c *cobra.Command) bool {
+	fmt.Fprint(c.OutOrStdout(), "Go on? [y/N] ")
+	flush(c.OutOrStdout())
+	line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tenon-numa/tenon/api/document"
+)
+
+// recorded records what it is to carry out. It asks once whether the plan still works.
+type recorded struct {
+	plan    MovePlan
+	refuses error
+	ran     int
+}
+
+func (w *recorded) Check(_ context.Context, p MovePlan) error {
+	w.plan = p
+	return w.refuses
+}
+
+func (w *recorded) Run(ctx context.Context, p MovePlan, again func(context.Context, []PodOn) error,
+	say func(string)) error {
+	w.ran++
+	say("begun")
+	return again(ctx, p.Moves)
+}
+
+// apply makes a plan on scattered, changes its JSON, and carries it out on scattered as it is after a change.
+func apply(t *testing.T, edit func(m map[string]any), later func(*v1.Pod), w *recorded,
+	args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	plan, errs, code := runDefrag(t, scattered(t, nil), "--for", "ml/wide", "-o", "json")
+	if code != 0 {
+		t.Fatalf("no plan: %s", errs)
+	}
+	var m map[string]any
+	if err := json.Unmarshal([]byte(plan), &m); err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(m)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Setup{Stages: stages([]byte(scattered(t, later))),
+		Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
+	return runWith(t, s, "", append([]string{"defrag", "apply", file}, args...)...)
+}
+
+// A plan is carried out if the user agrees, and if the API server would accept all of it.
+func TestAPlanIsCarriedOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		args    []string
+		refuses error
+		want    string
+		code    int
+		runs    int
+	}{
+		"agreed":     {[]string{"--yes"}, nil, "begun\n1 pod has moved, and the pod that waited runs.\n", ExitYes, 1},
+		"tried":      {[]string{"--dry-run"}, nil, "The scheduler keeps a place for each successor first.\n", ExitYes, 0},
+		"not agreed": {nil, nil, "Go on? [y/N] ", ExitNo, 0},
+		"no places":  {[]string{"--yes", "--keep=false"}, nil, "No places are kept", ExitYes, 1},
+		"no rights":  {[]string{"--yes"}, errors.New("you may not evict"), "", ExitError, 0},
+		"no time":    {[]string{"--yes", "--run-timeout", "0s"}, nil, "", ExitError, 0},
+	} {
+		w := &recorded{refuses: c.refuses}
+		out, errs, code := apply(t, nil, nil, w, c.args...)
+		if code != c.code || w.ran != c.runs || !strings.Contains(out, c.want) {
+			t.Errorf("%s: exit code %d, want %d; %d runs\n%s%s", name, code, c.code, w.ran, out, errs)
+		}
+		if checkWidth(t, out); c.runs == 0 {
+			continue
+		}
+		want := MovePlan{Goals: []PodOn{{document.Pod{Namespace: "ml", Name: "wide"}, "gpu-a"}},
+			Moves: []PodOn{{document.Pod{Namespace: "ml", Name: "train-0"}, "gpu-a"}}}
+		if got := w.plan; len(got.Goals) != 1 || got.Goals[0].Name != want.Goals[0].Name ||
+			got.Goals[0].Node != "gpu-a" || len(got.Moves) != 1 || got.Moves[0].Name != "train-0" ||
+			got.Moves[0].Node != "gpu-a" || got.Moves[0].UID == "" || len(got.Empty) > 0 {
+			t.Errorf("%s: carried out is %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// A plan that somebody has edited, or that does not work any more, moves nothing, and the one error names the reason.
+func TestOnlyPlansThatWorkAreCarriedOut(t *testing.T) {
+	move := func(m map[string]any, i int) map[string]any {
+		one, _ := m["moves"].([]any)[i].(map[string]any)
+		return one
+	}
+	asked := func(args ...string) func(map[string]any) {
+		return func(m map[string]any) { m["asked"] = args }
+	}
+	for name, c := range map[string]struct {
+		edit  func(map[string]any)
+		later func(*v1.Pod)
+		want  string
+	}{
+		"another document":         {func(m map[string]any) { m["kind"] = "KubeletPlan" }, nil, "this is no plan"},
+		"no plan was found":        {func(m map[string]any) { m["found"] = false }, nil, "there is no plan"},
+		"a flag of the connection": {asked("--kubeconfig=/etc/passwd"), nil, "no flag of a question"},
+		"a flag of the output":     {asked("--for=ml/wide", "-o=name"), nil, "no flag of a question"},
+		"an argument":              {asked("--for", "ml/wide"), nil, "the plan asks with \"ml/wide\""},
+		"no question":              {asked(), nil, "say what is to get room"},
+		"a question out of bounds": {asked("--pending", "--most=5000"), nil, "--most 5000: want 1..100"},
+		"no number":                {asked("--pending", "--most=x"), nil, "the question of the plan"},
+		"pods that are not there":  {asked("--like=ml/train-0"), nil, "create them"},
+		"too many moves": {func(m map[string]any) {
+			m["moves"] = slices.Repeat(m["moves"].([]any), MaxMoves+1)
+		}, nil, "more than 100"},
+		"the pod is another one": {func(m map[string]any) { move(m, 0)["uid"] = "x" }, nil, "does not work any more"},
+		"a pod that may not move": {func(m map[string]any) {
+			move(m, 0)["name"], move(m, 0)["uid"] = "web-0", "uid-of-web-0"
+		}, nil, "pod ml/web-0 may not move: it has no controller"},
+		"of yesterday: the pod is protected now": {nil, func(p *v1.Pod) {
+			if p.Name == "train-0" {
+				p.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+			}
+		}, "pod ml/train-0 may not move: it has the annotation"},
+		"of yesterday: the pod is gone": {nil, func(p *v1.Pod) {
+			if p.Name == "train-0" {
+				p.UID = "another"
+			}
+		}, "does not work any more"},
+		"of yesterday: the room is taken": {nil, func(p *v1.Pod) {
+			if p.Name == "wide" {
+				p.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse("32")
+				p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("32")
+			}
+		}, "does not work any more"},
+	} {
+		w := &recorded{}
+		out, errs, code := apply(t, c.edit, c.later, w, "--yes")
+		if code != ExitError || w.ran != 0 || !strings.Contains(errs, c.want) || strings.Count(errs, "error:") != 1 {
+			t.Errorf("%s: exit code %d, %d runs, want %q in the error:\n%s%s", name, code, w.ran, c.want, out, errs)
+		}
+	}
+}
+
+// A pod that the plan need not move stays, although the plan names it.
+func TestWhatNeedNotMoveStays(t *testing.T) {
+	w := &recorded{}
+	_, errs, code := apply(t, func(m map[string]any) {
+		more := maps.Clone(m["moves"].([]any)[0].(map[string]any))
+		more["name"], more["uid"] = "train-1", "uid-of-train-1"
+		m["moves"] = append(m["moves"].([]any), more)
+	}, nil, w, "--yes")
+	if code != 0 || len(w.plan.Moves) != 1 || w.plan.Moves[0].Name != "train-0" {
+		t.Errorf("exit code %d, moved are %v\n%s", code, w.plan.Moves, errs)
+	}
+}
+
+// Where the pod that waited runs already, a plan has nothing to do.
+func TestAPlanThatIsDone(t *testing.T) {
+	w := &recorded{}
+	out, errs, code := apply(t, nil, func(p *v1.Pod) {
+		if p.Name == "wide" {
+			p.Spec.NodeName = "gpu-c"
+		}
+	}, w, "--yes")
+	if code != 0 || w.ran != 0 || out != "Nothing has to move any more.\n" {
+		t.Errorf("exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
+	}
+}

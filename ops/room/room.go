@@ -1,0 +1,214 @@
+// Package room carries out plans that move pods so that others get room.
+//
+// A plan has the pods to evict and the pods that wait for the room. The package names the nodes of the waiting pods to
+// the scheduler (status.nominatedNodeName), has the scheduler keep a place for the successor of each pod that is to
+// move (a ProvisioningRequest of Tenon's class), evicts the pods, and waits until all run.
+//
+// Invariants: pods leave by the Eviction API only, and only those of the plan, each by its UID. Before each round of
+// evictions the caller computes again whether the rest of the plan still works. If it does not, or a successor gets no
+// place in time, nothing more is evicted, and what was kept for pods that stay is released. After an interruption the
+// same plan goes on: what has moved is not there any more. The package computes no plan.
+package room
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/ops/evict"
+)
+
+// Plan is what is to be done.
+type Plan struct {
+	// Goals are pods that wait, each with the node that the plan gives it.
+	Goals []Goal
+	// Moves are the pods that are to be evicted, in any order.
+	Moves []Move
+	// Empty are nodes that are to be left by all their pods. They are cordoned, and remain so.
+	Empty []string
+}
+
+// Goal is a pod that waits for room on a node.
+type Goal struct {
+	types.NamespacedName
+
+	Node string
+}
+
+// Move is a pod that is to leave its node.
+type Move struct {
+	types.NamespacedName
+
+	UID  types.UID
+	From string
+}
+
+// Options are the user's choices. All times must be positive.
+type Options struct {
+	// Keep has the scheduler keep a place for each successor before its pod is evicted.
+	Keep bool
+	// AnswerWithin bounds how long the scheduler may take to answer whether it keeps places, EvictWithin how long
+	// disruption budgets may refuse an eviction, and RunWithin how long it may take until pods end and others run.
+	AnswerWithin, EvictWithin, RunWithin time.Duration
+	// Again computes again whether the plan works with these moves alone. It returns an error with the reason if not.
+	Again func(ctx context.Context, left []Move) error
+	// Say is called with a line for each step.
+	Say func(line string)
+}
+
+// Cluster carries out plans in one cluster, with the rights of one user.
+type Cluster struct {
+	core     *objects.Core
+	dynamic  dynamic.Interface
+	requests *provisioning.Client
+	poll     time.Duration
+	patience int // in polls; see carrying.places
+}
+
+// The API server is asked every poll what has become of pods and requests.
+const (
+	poll     = time.Second
+	patience = 5
+)
+
+// New returns a Cluster.
+func New(cfg *rest.Config) (*Cluster, error) {
+	core, err := objects.NewCore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	all, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	requests, err := provisioning.NewClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{core: core, dynamic: all, requests: requests, poll: poll, patience: patience}, nil
+}
+
+var (
+	podResource      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	templateResource = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
+)
+
+// Check returns an error if the API server would refuse a request of the plan, or a pod of it is not there. All its
+// requests are reads or dry runs.
+func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
+	if o.Keep {
+		if _, err := c.requests.List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
+			return errors.New("the API server has no ProvisioningRequests, by which places are kept: apply their definition, " +
+				"or move the pods without that (--keep=false)")
+		}
+	}
+	for _, node := range p.Empty {
+		if err := c.cordon(ctx, node, true); err != nil {
+			return fmt.Errorf("nothing was changed, since you may not cordon node %s: %w", node, err)
+		}
+	}
+	asked := map[string]bool{} // rights are per namespace
+	for _, g := range p.Goals {
+		if asked["goal "+g.Namespace] {
+			continue
+		}
+		asked["goal "+g.Namespace] = true
+		if err := c.nominate(ctx, g, true); err != nil {
+			return fmt.Errorf("nothing was changed, since you may not name the node of pod %s to the scheduler: %w",
+				g.NamespacedName, err)
+		}
+	}
+	for _, m := range p.Moves {
+		pod, err := c.there(ctx, m)
+		if err != nil {
+			return err
+		}
+		if pod == nil {
+			return fmt.Errorf("pod %s is not there any more: plan again", m.NamespacedName)
+		}
+		if asked[m.Namespace] {
+			continue
+		}
+		asked[m.Namespace] = true
+		if err := evict.Try(ctx, c.dynamic, pod); err != nil && !apierrors.IsTooManyRequests(err) {
+			return fmt.Errorf("nothing was changed, since you may not evict pod %s: %w", m.NamespacedName, err)
+		}
+		if o.Keep {
+			if err := c.book(ctx, pod, true); err != nil {
+				return fmt.Errorf("nothing was changed, since no place can be kept for pod %s: %w", m.NamespacedName, err)
+			}
+		}
+	}
+	return nil
+}
+
+// there returns the pod of a move; nil if it is gone or has ended. It returns an error if the pod is on another node.
+func (c *Cluster) there(ctx context.Context, m Move) (*v1.Pod, error) {
+	pod, err := c.core.Pods.In(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read pod %s: %w", m.NamespacedName, err)
+	case pod.UID != m.UID || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+		return nil, nil
+	case pod.Spec.NodeName != m.From:
+		return nil, fmt.Errorf("pod %s is on node %s and not on %s, as the plan says: plan again", m.NamespacedName,
+			cmp.Or(pod.Spec.NodeName, "none"), m.From)
+	}
+	return pod, nil
+}
+
+// cordon makes a node unschedulable.
+func (c *Cluster) cordon(ctx context.Context, node string, try bool) error {
+	_, err := c.core.Nodes.Patch(ctx, node, types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`),
+		metav1.PatchOptions{DryRun: dry(try)})
+	return err
+}
+
+// nominate names the node of a goal to the scheduler, which then keeps the room there from pods of no higher priority.
+// An empty node takes the name back.
+func (c *Cluster) nominate(ctx context.Context, g Goal, try bool) error {
+	var name any
+	if g.Node != "" {
+		name = g.Node
+	}
+	data, err := json.Marshal(map[string]any{"status": map[string]any{"nominatedNodeName": name}})
+	if err != nil {
+		return err
+	}
+	_, err = c.dynamic.Resource(podResource).Namespace(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, data,
+		metav1.PatchOptions{DryRun: dry(try)}, "status")
+	return err
+}
+
+func dry(try bool) []string {
+	if try {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// object returns an object in the form of the dynamic client.
+func object(o any) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	return out, json.Unmarshal(data, &out.Object)
+}
