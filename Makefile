@@ -106,7 +106,7 @@ test-queue: ## Run JOBS jobs through Kueue by quota alone, and as many with Teno
 test-room: ## Compare plans that move pods with all others, in CLUSTERS small clusters, and carry
 ## out PLANS of them on the lab's kubelets (make test-room CLUSTERS=50000 PLANS=200)
 	go test ./core/defrag -count=1 -v -timeout 0 -args -defrag.n $(CLUSTERS)
-	go test ./lab/queue -count=1 -v -timeout 0 -run TestPlansMakeRoom -args -defrag.n $(PLANS)
+	go test ./lab/queue -count=1 -v -timeout 0 -run 'Plans|LeftAsBudgets' -args -moves.n $(PLANS)
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

@@ -438,6 +438,14 @@ func (d *defragmentation) pose(f defragFlags) error {
 			}
 		}
 	}
+	if len(p.Pods) == 0 { // nobody waits for all of them to be gone: budgets bound how many go at a time
+		p.Budgets = slices.Clone(p.Budgets)
+		for i := range p.Budgets {
+			if p.Budgets[i] > 0 {
+				p.Budgets[i] = math.MaxInt
+			}
+		}
+	}
 	p.Trials = min(maxTrials, max(minTrials, defragEffort/max(1, len(nodes)*(len(p.Pods)+f.most))))
 	d.problem = p
 	return nil

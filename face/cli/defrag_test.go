@@ -268,3 +268,17 @@ func TestPlansRespectBudgets(t *testing.T) {
 		}
 	}
 }
+
+// Pods leave a node one after the other where a budget allows one eviction at a time, and none where it allows none.
+func TestBudgetsBoundHowManyLeaveAtATime(t *testing.T) {
+	for allowed, want := range map[int]string{0: "allows no eviction now", 1: "one after the other", 2: ""} {
+		cluster := strings.Replace(scattered(t, nil), `"disruptionsAllowed":1`,
+			fmt.Sprintf(`"disruptionsAllowed":%d`, allowed), 1)
+		out, _, code := runDefrag(t, cluster, "--empty", "gpu-a")
+		out = strings.Join(strings.Fields(out), " ")
+		if code != 0 != (allowed == 0) || !strings.Contains(out, want) ||
+			allowed == 2 && strings.Contains(out, "at a time") {
+			t.Errorf("%d allowed: exit code %d, want %q in\n%s", allowed, code, want, out)
+		}
+	}
+}

@@ -41,6 +41,8 @@ type defragDocument struct {
 	NotKnown      []document.Problem `json:"notKnown"` // nodes whose NUMA nodes are not known
 	// Partial is as in PodExplanation.
 	Partial string `json:"partial,omitempty"`
+	// InSteps: disruption budgets do not allow all evictions at the same time.
+	InSteps bool `json:"inSteps,omitempty"`
 	// Forced: the scheduler by itself would not place all these pods, which have places only on the nodes of the plan.
 	Forced bool `json:"forced,omitempty"`
 	// Stuck are pods that have to move and may not. Beyond is how many pods have to move, if they are more than may.
@@ -90,7 +92,7 @@ func (d *defragmentation) document() defragDocument {
 	if p == nil {
 		return out
 	}
-	out.Cost, out.Forced = p.Cost.Weight, p.Forced
+	out.Cost, out.Forced, out.InSteps = p.Cost.Weight, p.Forced, d.inSteps()
 	for _, m := range p.Moves {
 		x := &d.problem.Movers[m.Mover]
 		out.Moves = append(out.Moves, moveDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
@@ -243,7 +245,23 @@ func (d *defragmentation) proof() string {
 	if d.result.Plan.Forced {
 		out += " " + forced
 	}
+	if d.inSteps() {
+		out += " Disruption budgets allow fewer evictions at a time: one after the other."
+	}
 	return out + " Nothing has been evicted."
+}
+
+// inSteps reports whether disruption budgets do not allow all evictions of the plan at the same time.
+func (d *defragmentation) inSteps() bool {
+	used := map[int]int{}
+	for _, m := range d.result.Plan.Moves {
+		for _, b := range d.problem.Movers[m.Mover].Budgets {
+			if used[b]++; used[b] > d.field.Budgets[b] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // writeNone writes that there is no plan, and why the first pod has no room now.
@@ -252,7 +270,7 @@ func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 		out := fmt.Sprintf("%s would have to move, and --most is %d.", podsText(d.result.Have), d.problem.Most)
 		if d.result.Have <= d.problem.Most {
 			out = podsText(d.result.Have) + " would have to move at the same time, and their disruption budgets allow " +
-				"fewer. One after the other, kubectl drain may succeed."
+				"fewer."
 		}
 		writeWrapped(b, "", out)
 		return

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,13 +18,23 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/lab/controllers"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
-var carried = flag.Int("carry.n", 6, "clusters in which TestPlansAreCarriedOut moves pods")
+var (
+	rounds = flag.Int("moves.n", 8, "clusters in which TestPlansAreCarriedOut moves pods")
+	seed   = flag.Uint64("moves.seed", 1, "the first seed of TestPlansAreCarriedOut")
+)
 
 // commandFor is kubectl-tenon for a cluster.
 type commandFor struct {
@@ -57,8 +68,9 @@ func (c commandFor) run(ctx context.Context, t *testing.T, args ...string) (stdo
 
 // planned is what the tests read of a plan.
 type planned struct {
-	Found bool
-	Moves []struct{ Name, From string }
+	Found, InSteps bool
+
+	Moves []struct{ Name, UID, From string }
 }
 
 // plan writes a plan into a file.
@@ -143,6 +155,48 @@ func (s *sets) end(ctx context.Context, t *testing.T, names ...string) {
 	}
 }
 
+// tried waits until a pod has been tried, and returns what became of it.
+func (w *world) tried(ctx context.Context, t *testing.T, name string) (fate workload.Fate) {
+	t.Helper()
+	_, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		for _, p := range pods {
+			if p.Name == name {
+				fate, _ = workload.FateOf(p)
+				return fate != workload.Waiting
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("pod %s: %v", name, err)
+	}
+	if fate == workload.Refused {
+		t.Fatalf("pod %s was refused", name)
+	}
+	return fate
+}
+
+// free waits until the nodes have nothing any more.
+func (w *world) free(ctx context.Context, t *testing.T) {
+	t.Helper()
+	reader, err := kube.NewReader(w.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		s, _, err := stage.Read(ctx, reader)
+		if err != nil {
+			return false, err
+		}
+		return !slices.ContainsFunc(s.Nodes(), func(n whatif.Node) bool {
+			return n.State == nil || len(n.State.Entries) > 0 || n.State.Doubtful() != ""
+		}), nil
+	})
+	if err != nil {
+		t.Fatalf("nodes are not free: %v", err)
+	}
+}
+
 // runs reports what is wrong with the pods of the controllers and the goal: none may wait, and none may be refused.
 func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 	t.Helper()
@@ -162,7 +216,7 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 		}
 	}
 	for _, name := range append(slices.Clone(s.names), goal) {
-		if !running[name] {
+		if name != "" && !running[name] {
 			t.Errorf("%s does not run", name)
 		}
 	}
@@ -172,11 +226,9 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 	}
 }
 
-// Whatever the command defrag plans, defrag apply carries out while nothing else happens: the pod that waited runs,
-// the controllers' pods run again, and no kubelet refuses one.
-func TestPlansAreCarriedOut(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*carried)*40*time.Second)
-	defer cancel()
+// newSets starts a cluster whose controllers run, and builds kubectl-tenon.
+func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
+	t.Helper()
 	w := start(ctx, t)
 	m, err := controllers.Start(w.Dir, w.KubeconfigPath)
 	if err != nil {
@@ -187,46 +239,319 @@ func TestPlansAreCarriedOut(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	tenon := newCommand(ctx, t, w)
+	return &sets{world: w}, newCommand(ctx, t, w)
+}
+
+// scatter creates controllers until a pod does not fit, ends two of five, and creates a pod for most of a NUMA node. It
+// returns that pod, and a plan if it waits and pods have to move.
+func (s *sets) scatter(ctx context.Context, t *testing.T, r *rand.Rand, tenon commandFor,
+	prefix string) (goal, file string, p planned) {
+	t.Helper()
+	for i := range 16 {
+		name := fmt.Sprint(prefix, "-s", i)
+		if s.create(ctx, t, name, 2+r.IntN(4)) == workload.Pending {
+			s.end(ctx, t, name)
+			break
+		}
+	}
+	var gone []string
+	for _, i := range r.Perm(len(s.names))[:len(s.names)*2/5] {
+		gone = append(gone, s.names[i])
+	}
+	s.end(ctx, t, gone...)
+	large := pod(prefix+"-goal", "", 11+r.IntN(4))
+	s.world.create(ctx, t, large)
+	if s.tried(ctx, t, large.Name) != workload.Pending {
+		return large.Name, "", p
+	}
+	if file, p = tenon.plan(ctx, t, "--for", "default/"+large.Name); !p.Found {
+		p.Moves = nil
+	}
+	return large.Name, file, p
+}
+
+// clear ends everything.
+func (s *sets) clear(ctx context.Context, t *testing.T, goal string) {
+	t.Helper()
+	s.world.end(ctx, t, goal)
+	s.end(ctx, t, slices.Clone(s.names)...)
+	s.free(ctx, t)
+}
+
+// Whatever the command defrag plans, defrag apply carries out while nothing else happens: the pod that waited runs,
+// the controllers' pods run again, and no kubelet refuses one.
+func TestPlansAreCarriedOut(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*rounds)*40*time.Second)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
 	plans, moves := 0, 0
-	for k := range uint64(*carried) {
-		r := rand.New(rand.NewPCG(*seed+k, 4))
-		s := &sets{world: w}
-		for i := range 16 {
-			name := fmt.Sprintf("r%d-s%d", k, i)
-			if s.create(ctx, t, name, 2+r.IntN(4)) == workload.Pending {
-				s.end(ctx, t, name)
-				break
+	for k := range uint64(*rounds) {
+		goal, file, p := s.scatter(ctx, t, rand.New(rand.NewPCG(*seed+k, 4)), tenon, fmt.Sprint("r", k))
+		if len(p.Moves) > 0 {
+			plans, moves = plans+1, moves+len(p.Moves)
+			out, errs, code := tenon.apply(ctx, t, file, func(*exec.Cmd) {})
+			if t.Log(out); code != 0 {
+				t.Errorf("defrag apply: exit code %d\n%s", code, errs)
 			}
+			s.runs(ctx, t, goal)
 		}
-		var gone []string
-		for _, i := range r.Perm(len(s.names))[:len(s.names)*2/5] {
-			gone = append(gone, s.names[i])
+		if t.Failed() {
+			t.Fatalf("seed %d", *seed+k)
 		}
-		s.end(ctx, t, gone...)
-		goal := pod(fmt.Sprintf("r%d-goal", k), "", 11+r.IntN(4))
-		w.create(ctx, t, goal)
-		if w.tried(ctx, t, goal.Name) == workload.Pending {
-			file, p := tenon.plan(ctx, t, "--for", "default/"+goal.Name)
-			if p.Found && len(p.Moves) > 0 {
-				plans, moves = plans+1, moves+len(p.Moves)
-				out, errs, code := tenon.run(ctx, t, "defrag", "apply", file, "--yes", "--answer-timeout", "30s",
-					"--run-timeout", "1m")
-				if t.Log(out); code != 0 {
-					t.Errorf("defrag apply: exit code %d\n%s", code, errs)
+		s.clear(ctx, t, goal)
+	}
+	t.Logf("%d plans with %d moves", plans, moves)
+	if plans == 0 {
+		t.Error("no plan was carried out")
+	}
+}
+
+// Others create pods while a plan is carried out. They may take the room of the pod that waits, if their priority is
+// higher: then the command says that it waits still. The pods that moved run in any case.
+func TestPlansAmongOthers(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*rounds)*40*time.Second)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
+	if _, err := s.client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000, PreemptionPolicy: new(v1.PreemptNever)},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	plans, waits := 0, 0
+	for k := range uint64(max(2, *rounds/4)) {
+		r := rand.New(rand.NewPCG(*seed+k, 5))
+		goal, file, p := s.scatter(ctx, t, r, tenon, fmt.Sprint("r", k))
+		var others []string
+		if len(p.Moves) > 0 {
+			plans++
+			high := k%2 == 1
+			out, errs, code := tenon.apply(ctx, t, file, func(*exec.Cmd) {
+				for i := range 4 {
+					other := pod(fmt.Sprintf("r%d-other%d", k, i), "", 1+r.IntN(4))
+					if high {
+						other.Spec.PriorityClassName = "high"
+					}
+					s.world.create(ctx, t, other)
+					others = append(others, other.Name)
 				}
-				s.runs(ctx, t, goal.Name)
+			})
+			if t.Log(out, errs); code != 0 && code != 2 || code == 2 && !high {
+				t.Errorf("defrag apply: exit code %d", code)
+			}
+			if code == 2 {
+				waits++
+				s.runs(ctx, t, "")
+			} else {
+				s.runs(ctx, t, goal)
 			}
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", *seed+k)
 		}
-		w.end(ctx, t, goal.Name)
-		s.end(ctx, t, slices.Clone(s.names)...)
-		w.free(ctx, t)
+		s.world.end(ctx, t, others...)
+		s.clear(ctx, t, goal)
 	}
-	t.Logf("%d plans with %d moves", plans, moves)
+	t.Logf("%d plans; %d times others of a higher priority took the room", plans, waits)
 	if plans == 0 {
 		t.Error("no plan was carried out")
+	}
+}
+
+// uids returns the pods that exist, apart from some.
+func (s *sets) uids(ctx context.Context, t *testing.T, but ...string) (out []string) {
+	t.Helper()
+	list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil && !slices.Contains(but, p.Name) {
+			out = append(out, string(p.UID))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// stopped fails the test unless a plan stops with an error that has a part, evicts nothing, and leaves nothing behind.
+func (s *sets) stopped(ctx context.Context, t *testing.T, tenon commandFor, goal, file, part string) {
+	t.Helper()
+	before := s.uids(ctx, t)
+	out, errs, code := tenon.run(ctx, t, "defrag", "apply", file, "--yes", "--answer-timeout", "3s")
+	if code != 2 || !strings.Contains(errs, part) {
+		t.Errorf("exit code %d, want 2 and %q:\n%s%s", code, part, out, errs)
+	}
+	if after := s.uids(ctx, t); !slices.Equal(before, after) {
+		t.Errorf("pods were evicted: %v, before %v", after, before)
+	}
+	if left, err := s.requests.In("default").List(ctx, metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d requests are left: %v", len(left.Items), err)
+	}
+	p, err := s.client.CoreV1().Pods("default").Get(ctx, goal, metav1.GetOptions{})
+	if err != nil || p.Status.NominatedNodeName != "" {
+		t.Errorf("the pod that waits has the nominated node %q: %v", p.Status.NominatedNodeName, err)
+	}
+}
+
+// A plan that cannot go on evicts nothing, and one that was interrupted goes on.
+func TestPlansThatCannotGoOn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
+	goal, file, p := "", "", planned{}
+	for k := range uint64(30) {
+		prefix := fmt.Sprint("r", k)
+		if goal, file, p = s.scatter(ctx, t, rand.New(rand.NewPCG(*seed+k, 4)), tenon, prefix); len(p.Moves) > 1 {
+			break
+		}
+		s.clear(ctx, t, goal)
+	}
+	if len(p.Moves) < 2 {
+		t.Fatal("no plan has two moves")
+	}
+	if err := s.sched.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.stopped(ctx, t, tenon, goal, file, "no scheduler answers whether it keeps places")
+	s.sched = nil
+	s.schedule(t)
+
+	for i := range 28 { // others take all CPUs that are free
+		name := fmt.Sprint("other", i)
+		s.world.create(ctx, t, pod(name, "", 2))
+		if s.tried(ctx, t, name) == workload.Pending {
+			break
+		}
+	}
+	s.stopped(ctx, t, tenon, goal, file, "the plan does not work any more")
+	list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range list.Items {
+		if strings.HasPrefix(p.Name, "other") {
+			s.world.end(ctx, t, p.Name)
+		}
+	}
+
+	s.reported(ctx, t, tenon, file)
+	out, errs, code := tenon.apply(ctx, t, file, func(c *exec.Cmd) { _ = c.Process.Kill() })
+	if t.Log(out); code != -1 {
+		t.Errorf("exit code %d of a command that was killed\n%s", code, errs)
+	}
+	s.reported(ctx, t, tenon, file)
+	if out, errs, code = tenon.apply(ctx, t, file, func(*exec.Cmd) {}); code != 0 {
+		t.Errorf("defrag apply again: exit code %d\n%s%s", code, out, errs)
+	}
+	s.world.run(ctx, t, goal)
+	for _, m := range p.Moves { // a killed command leaves its requests
+		_ = s.requests.In("default").Delete(ctx, "tenon-move-"+m.UID, metav1.DeleteOptions{})
+	}
+	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+	}); err != nil {
+		t.Errorf("not all pods run: %v", err)
+	}
+	s.runs(ctx, t, goal)
+}
+
+// reported waits until all nodes have reported what has become of their pods: then a plan can be computed again.
+func (s *sets) reported(ctx context.Context, t *testing.T, tenon commandFor, file string) {
+	t.Helper()
+	said := ""
+	if err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, errs, code := tenon.run(ctx, t, "defrag", "apply", file, "--dry-run")
+		said = errs
+		return code == 0, nil
+	}); err != nil {
+		t.Fatalf("the plan does not work: %s", said)
+	}
+}
+
+// apply carries a plan out, and calls then when the first pod is evicted.
+func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
+	then func(*exec.Cmd)) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, c.program, "defrag", "apply", file, "--yes", "--answer-timeout", "30s",
+		"--run-timeout", "30s")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+	var out, errs strings.Builder
+	cmd.Stderr = &errs
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	evicted := false
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		out.WriteString(lines.Text() + "\n")
+		if !evicted && strings.Contains(lines.Text(), "is evicted from") {
+			evicted = true
+			then(cmd)
+		}
+	}
+	_ = cmd.Wait() // the exit code says it
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// The pods of a budget that allows one eviction at a time leave a node one after the other.
+func TestANodeIsLeftAsBudgetsAllow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
+	for _, name := range []string{"s0", "s1", "s2"} {
+		if s.create(ctx, t, name, 4) != workload.Running {
+			t.Fatalf("%s does not run", name)
+		}
+	}
+	list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := map[string]int{}
+	for _, p := range list.Items {
+		on[p.Spec.NodeName]++
+	}
+	node := "a"
+	if on["b"] > on["a"] {
+		node = "b"
+	}
+	if on[node] < 2 {
+		t.Fatalf("the pods are on %v", on)
+	}
+	all := intstr.FromInt32(2)
+	_, err = s.client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "most"}, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all,
+			Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "set",
+				Operator: metav1.LabelSelectorOpExists}}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file string
+	var p planned
+	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		file, p = tenon.plan(ctx, t, "--empty", node)
+		return p.Found, nil // the budget has counted its pods
+	})
+	if err != nil || len(p.Moves) != on[node] || !p.InSteps {
+		t.Fatalf("the plan is %+v: %v", p, err)
+	}
+	out, errs, code := tenon.run(ctx, t, "defrag", "apply", file, "--yes", "--answer-timeout", "30s")
+	if t.Log(out); code != 0 {
+		t.Errorf("exit code %d\n%s", code, errs)
+	}
+	if list, err = s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 3 {
+		t.Errorf("there are %d pods: %v", len(list.Items), err)
+	}
+	for _, p := range list.Items {
+		if p.Spec.NodeName == node || p.Status.Phase != v1.PodRunning {
+			t.Errorf("pod %s is %s on node %s", p.Name, p.Status.Phase, p.Spec.NodeName)
+		}
+	}
+	n, err := s.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil || !n.Spec.Unschedulable {
+		t.Errorf("node %s is cordoned: %t, %v", node, n.Spec.Unschedulable, err)
 	}
 }

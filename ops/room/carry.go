@@ -67,7 +67,10 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 	}
 	err := x.rounds(ctx)
 	if err == nil {
-		return x.await(ctx, "pods that waited", x.goalsRun)
+		err = x.await(ctx, "pods that waited", x.goalsRun)
+	}
+	if err == nil {
+		return nil
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted, carry the same plan out again to go on: %w", context.Cause(ctx))
@@ -84,7 +87,7 @@ func (x *carrying) giveUp(ctx context.Context) error {
 	}
 	for _, g := range x.goals {
 		g.Node = ""
-		if err := x.nominate(ctx, g, false); err != nil && !apierrors.IsNotFound(err) {
+		if err := x.nominate(ctx, g, false); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 			errs = append(errs, fmt.Errorf("take the name of a node back from pod %s: %w", g.NamespacedName, err))
 		}
 	}
@@ -353,7 +356,9 @@ func (x *carrying) name(ctx context.Context) error {
 		case p.Spec.NodeName != "" || p.Status.NominatedNodeName == g.Node:
 			continue
 		}
-		if err := x.nominate(ctx, g, false); err != nil {
+		if err := x.nominate(ctx, g, false); apierrors.IsInvalid(err) {
+			continue // it has got a node since
+		} else if err != nil {
 			return fmt.Errorf("name node %s to the scheduler for pod %s: %w", g.Node, g.NamespacedName, err)
 		}
 	}
