@@ -438,7 +438,7 @@ func (d *defragmentation) pose(f defragFlags) error {
 			}
 		}
 	}
-	if len(p.Pods) == 0 { // nobody waits for all of them to be gone: budgets bound how many go at a time
+	if len(p.Pods) == 0 { // no pod waits for all to be gone: budgets bound how many go at a time
 		p.Budgets = slices.Clone(p.Budgets)
 		for i := range p.Budgets {
 			if p.Budgets[i] > 0 {

@@ -307,7 +307,7 @@ func TestPlansAreCarriedOut(t *testing.T) {
 }
 
 // Others create pods while a plan is carried out. They may take the room of the pod that waits, if their priority is
-// higher: then the command says that it waits still. The pods that moved run in any case.
+// higher: then the command fails. The pods that moved run in any case.
 func TestPlansAmongOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*rounds)*40*time.Second)
 	defer cancel()
@@ -492,7 +492,7 @@ func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
 			then(cmd)
 		}
 	}
-	_ = cmd.Wait() // the exit code says it
+	_ = cmd.Wait() // the exit code is returned
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
