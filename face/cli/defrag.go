@@ -17,7 +17,6 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/guard"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -74,7 +73,8 @@ const defragExample = `  # What has to move so that a pod that waits gets room?
 type defragFlags struct {
 	files, pods, empty, namespaces []string
 	align                          []string
-	recursive, pending             bool
+	recursive, pending, any        bool
+	apply, yes                     bool
 	like, count, nodes             string
 	maxPriority, most              int
 	minAge                         time.Duration
@@ -116,6 +116,8 @@ func (a *app) defragCommand() *cobra.Command {
 	}
 	c.SetFlagErrorFunc(kustomization)
 	f.bind(c)
+	c.Flags().BoolVar(&f.apply, "apply", false, `Carry the plan out, as "defrag apply" does.`)
+	c.Flags().BoolVar(&f.yes, "yes", false, "With --apply, do not ask.")
 	complete(c, "for", a.podNames)
 	complete(c, "like", a.podNames)
 	complete(c, "align", a.podNames)
@@ -131,6 +133,7 @@ func (f *defragFlags) bind(c *cobra.Command) {
 	s.StringArrayVar(&f.pods, "for", nil,
 		"Pod that waits and is to get room, [NAMESPACE/]NAME. This flag can be repeated.")
 	s.BoolVar(&f.pending, "pending", false, "All pods that wait are to get room, at the same time.")
+	s.BoolVar(&f.any, "any", false, "As many of these pods as possible are to get room, by priority, and not all or none.")
 	s.StringArrayVarP(&f.files, "filename", "f", nil, filesHelp)
 	s.BoolVarP(&f.recursive, "recursive", "R", false, recursiveHelp)
 	s.StringVar(&f.like, "like", "", "Existing pod, [NAMESPACE/]NAME, of which more are to fit: one, or --count.")
@@ -162,6 +165,10 @@ func (f *defragFlags) check() error {
 			"empty, --empty NODE; or a pod that is to be aligned, --align POD")
 	case f.count != "" && len(f.files) == 0 && f.like == "":
 		return errors.New("--count needs -f FILE or --like POD")
+	case f.yes && !f.apply:
+		return errors.New("--yes needs --apply")
+	case f.apply && (f.output.format != "" || f.nodes != ""):
+		return errors.New("--apply needs a cluster, and goes with no -o")
 	case f.count == "max":
 		return errors.New(`--count max is for simulate: want a number`)
 	case f.most < 1 || f.most > MaxMoves:
@@ -208,8 +215,9 @@ type defragmentation struct {
 	notJudged []string
 	partial   string // what of the cluster was not read
 	asked     []string
-	newcomers []PodOn // pods that might move and are not of the plan that is carried out
-	ending    int     // pods that are being deleted, and count as gone
+	without   []string // with --any, the pods that get no room
+	newcomers []PodOn  // pods that might move and are not of the plan that is carried out
+	ending    int      // pods that are being deleted, and count as gone
 }
 
 // defrag finds a plan and writes it. It returns errNoPlace if there is none.
@@ -225,6 +233,9 @@ func (a *app) defrag(c *cobra.Command, f defragFlags) error {
 	d, err := a.defragmented(c, f)
 	if err != nil {
 		return err
+	}
+	if f.apply && d.result.Plan != nil {
+		return a.carryOut(c, d.document(), moveDefaults(), f.yes, false)
 	}
 	done, err := f.output.write(c.OutOrStdout(), d.document(), d.names())
 	if !done {
@@ -309,106 +320,11 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 	if len(d.stuck) > 0 {
 		return d, nil // the nodes cannot be empty
 	}
+	if f.any {
+		return d, d.findAny(progress.step)
+	}
 	d.result, err = defrag.Find(d.problem, progress.step)
 	return d, err
-}
-
-// goals returns the pods that are to get room, first the ones that wait, and the objects whose pods are not judged.
-func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out []*task, notJudged []string,
-	err error) {
-	var waiting []*task
-	wanted := map[string]bool{}
-	var named []string
-	for _, ref := range f.pods {
-		id := a.fullName(ref)
-		named, wanted[id] = append(named, id), true
-	}
-	if f.pending || len(f.pods) > 0 {
-		for _, w := range s.Pending() {
-			id := w.Namespace + "/" + w.Name
-			if f.pending || wanted[id] {
-				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
-			}
-			delete(wanted, id)
-		}
-	}
-	for _, id := range named {
-		if wanted[id] && f.only == nil {
-			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
-		}
-	}
-	if len(f.files) > 0 || f.like != "" {
-		sim := f.simulates()
-		count, err := sim.counted()
-		if err != nil {
-			return nil, nil, err
-		}
-		x := &simulation{stage: s}
-		if out, err = a.tasks(sim, x, all, count, stderr); err != nil {
-			return nil, nil, err
-		}
-		notJudged = x.notJudged
-	}
-	out, err = numbered(append(waiting, out...))
-	return out, notJudged, err
-}
-
-// fullName returns NAMESPACE/NAME of a pod that the user names.
-func (a *app) fullName(ref string) string {
-	id := strings.TrimPrefix(ref, "pod/")
-	if !strings.Contains(id, "/") {
-		id = cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default") + "/" + id
-	}
-	return id
-}
-
-// alignPod has a pod move to where it lies on as few NUMA nodes as its requests need on the empty machine.
-func (d *defragmentation) alignPod(name string) error {
-	for i := range d.problem.Movers {
-		m := &d.problem.Movers[i]
-		if m.Pod.String() != name {
-			continue
-		}
-		if w := *m.Want; !w.Demand.Binds() {
-			w.Demand = place.Demand{Policy: place.Restricted}
-			m.Want = &w
-		}
-		d.problem.Must = append(d.problem.Must, i)
-		return nil
-	}
-	for _, x := range d.field.Fixed {
-		if x.Pod.String() == name {
-			d.stuck = append(d.stuck, x)
-			return nil
-		}
-	}
-	return fmt.Errorf("--align: no pod %s runs on a node", name)
-}
-
-// numbered numbers the tasks, and refuses those for which no pods can be moved.
-func numbered(tasks []*task) ([]*task, error) {
-	pods := 0
-	for i, t := range tasks {
-		t.turn = i + 1
-		if t.workload.PerNode {
-			return nil, fmt.Errorf("%s has a pod on each node: name the nodes' pods that wait with --for", t.workload)
-		}
-		if pods += t.wanted; pods > maxGoal {
-			return nil, fmt.Errorf("more than %d pods are to get room", maxGoal)
-		}
-	}
-	return tasks, nil
-}
-
-// goalPods returns the pods of tasks.
-func goalPods(tasks []*task) (out []defrag.Goal) {
-	for _, t := range tasks {
-		for i := range t.wanted {
-			out = append(out, defrag.Goal{Member: whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want},
-				Priority: t.workload.Priority, Later: !t.waiting})
-		}
-	}
-	return out
 }
 
 // pose sets the problem.
@@ -468,8 +384,8 @@ func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(S
 		return false
 	}
 	again := map[string]*whatif.Want{}
-	for i, m := range goalPods(tasks) {
-		again[p.Placed[i].Pod.UID] = m.Want
+	for _, m := range goalPods(tasks) {
+		again[m.ID.UID] = m.Want
 	}
 	for i, m := range p.Moves {
 		w := *wants[i]

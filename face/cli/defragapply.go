@@ -60,6 +60,11 @@ type MoveOptions struct {
 	AnswerWithin, EvictWithin, RunWithin time.Duration
 }
 
+// moveDefaults returns the options that apply if no flags are given.
+func moveDefaults() MoveOptions {
+	return MoveOptions{Keep: true, AnswerWithin: time.Minute, EvictWithin: 10 * time.Minute, RunWithin: 10 * time.Minute}
+}
+
 // Mover carries out plans that move pods in a cluster.
 type Mover interface {
 	// Check returns an error if the API server would refuse a part of the plan. It changes nothing.
@@ -84,34 +89,28 @@ func (a *app) defragApplyCommand() *cobra.Command {
 		Example: defragApplyExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			switch {
-			case a.setup.Move == nil || a.setup.Stages.Moving == nil:
-				return errors.New("this program moves no pods")
-			case o.AnswerWithin <= 0 || o.EvictWithin <= 0 || o.RunWithin <= 0:
-				return errors.New("--answer-timeout, --evict-timeout and --run-timeout must be positive")
-			}
-			by, err := a.setup.Move(a.kube, o)
+			p, err := readMoves(args[0])
 			if err != nil {
 				return err
 			}
-			return a.applyMoves(c, by, args[0], o, yes, dryRun)
+			return a.carryOut(c, p, o, yes, dryRun)
 		},
 	}
-	s := c.Flags()
+	s, d := c.Flags(), moveDefaults()
 	s.BoolVar(&yes, "yes", false, "Do not ask.")
 	s.BoolVar(&dryRun, "dry-run", false, "Say what would be done, and do nothing.")
-	s.BoolVar(&o.Keep, "keep", true, "Have the scheduler keep a place for each successor before its pod is evicted.")
-	s.DurationVar(&o.AnswerWithin, "answer-timeout", time.Minute,
+	s.BoolVar(&o.Keep, "keep", d.Keep, "Have the scheduler keep a place for each successor before its pod is evicted.")
+	s.DurationVar(&o.AnswerWithin, "answer-timeout", d.AnswerWithin,
 		"How long the scheduler may take to answer whether it keeps places.")
-	s.DurationVar(&o.EvictWithin, "evict-timeout", 10*time.Minute, "How long disruption budgets may refuse an eviction.")
-	s.DurationVar(&o.RunWithin, "run-timeout", 10*time.Minute,
+	s.DurationVar(&o.EvictWithin, "evict-timeout", d.EvictWithin, "How long disruption budgets may refuse an eviction.")
+	s.DurationVar(&o.RunWithin, "run-timeout", d.RunWithin,
 		"How long it may take until pods end, their successors run, and those run that waited.")
 	return c
 }
 
 // askable are the flags of a question that is asked again.
-var askable = []string{"for", "pending", "empty", "align", "from-namespace", "max-priority", "min-age", "most", "bare",
-	"delete-emptydir-data", "unknown-nodes", "coarse-nodes", "silent-nodes", "inexact-nodes", "keep-restartable",
+var askable = []string{"for", "pending", "any", "empty", "align", "from-namespace", "max-priority", "min-age", "most",
+	"bare", "delete-emptydir-data", "unknown-nodes", "coarse-nodes", "silent-nodes", "inexact-nodes", "keep-restartable",
 	"filename", "like", "count"}
 
 // question returns the flags of a command that make up its question, each as --name=value. Pods have their namespaces.
@@ -256,10 +255,16 @@ func (d *defragmentation) order() (out MovePlan) {
 	return out
 }
 
-// applyMoves announces the moves of a plan, asks the user unless yes is set, and carries them out unless dryRun is set.
+// carryOut announces the moves of a plan, asks the user unless yes is set, and carries them out unless dryRun is set.
 // After an answer other than yes it returns errDeclined.
-func (a *app) applyMoves(c *cobra.Command, by Mover, file string, o MoveOptions, yes, dryRun bool) error {
-	p, err := readMoves(file)
+func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, dryRun bool) error {
+	switch {
+	case a.setup.Move == nil || a.setup.Stages.Moving == nil:
+		return errors.New("this program moves no pods")
+	case o.AnswerWithin <= 0 || o.EvictWithin <= 0 || o.RunWithin <= 0:
+		return errors.New("--answer-timeout, --evict-timeout and --run-timeout must be positive")
+	}
+	by, err := a.setup.Move(a.kube, o)
 	if err != nil {
 		return err
 	}

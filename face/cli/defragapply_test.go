@@ -178,3 +178,61 @@ func TestAPlanThatIsDone(t *testing.T) {
 		t.Errorf("exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
 	}
 }
+
+// crowd is scattered with more pods that wait: two like wide, and huge, which fits nowhere and comes first.
+func crowd(t *testing.T) string {
+	t.Helper()
+	var list map[string]any
+	if err := json.Unmarshal([]byte(scattered(t, nil)), &list); err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range []struct{ name, cpu string }{{"wide-b", "28"}, {"wide-c", "28"}, {"huge", "300"}} {
+		p := runningPod(x.name, "", x.cpu, "10Gi", "1")
+		p.Spec.Priority = new(int32(40 + i/2*100))
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m map[string]any
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		m["kind"], m["apiVersion"] = "Pod", "v1"
+		list["items"] = append(list["items"].([]any), m)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// All pods that wait get no room together. As many as possible do, the others are named, and this can be carried out
+// at once, without a question.
+func TestAsManyAsPossible(t *testing.T) {
+	cluster := crowd(t)
+	if _, _, code := runDefrag(t, cluster, "--pending"); code != ExitNo {
+		t.Errorf("all of them: exit code %d", code)
+	}
+	out, errs, code := runDefrag(t, cluster, "--pending", "--any")
+	if code != 0 || !strings.Contains(out, "No room was found for ml/huge") || !strings.Contains(out, "ml/wide") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	w := &recorded{}
+	s := Setup{Stages: stages([]byte(cluster)), Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
+	out, errs, code = runWith(t, s, "", "defrag", "--pending", "--any", "--apply", "--yes")
+	if code != 0 || w.ran != 1 || len(w.plan.Moves) != 1 || len(w.plan.Goals) != 1 {
+		t.Errorf("exit code %d, %d runs of %+v\n%s%s", code, w.ran, w.plan, out, errs)
+	}
+	w = &recorded{}
+	if out, errs, code = runWith(t, s, "", "defrag", "--for", "ml/huge", "--any", "--apply", "--yes"); code != ExitNo ||
+		w.ran > 0 || !strings.Contains(out, "ml/huge has no room now") {
+		t.Errorf("no room: exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
+	}
+	for _, args := range [][]string{{"--pending", "--yes"}, {"--pending", "--apply", "-o", "json"},
+		{"--pending", "--apply", "--nodes", "x"}} {
+		if _, errs, code := runWith(t, s, "", append([]string{"defrag"}, args...)...); code != ExitError {
+			t.Errorf("%v: exit code %d\n%s", args, code, errs)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -48,6 +49,8 @@ type defragDocument struct {
 	// Stuck are pods that have to move and may not. Beyond is how many pods have to move, if they are more than may.
 	Stuck  []stuckDocument `json:"stuck,omitempty"`
 	Beyond int             `json:"beyond,omitempty"`
+	// Without are the pods that get no room, if as many as possible were to.
+	Without []string `json:"without,omitempty"`
 	// Waiting counts other pods that wait, for which no room is kept, and Ending pods that are being deleted and count as
 	// gone.
 	Waiting int `json:"waiting"`
@@ -81,7 +84,7 @@ func (d *defragmentation) document() defragDocument {
 		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}), NotKnown: append([]document.Problem{}, d.problems...), Partial: d.partial,
-		Waiting: d.others(), Ending: d.ending}
+		Waiting: d.others(), Ending: d.ending, Without: d.without}
 	for _, x := range d.stuck {
 		out.Stuck = append(out.Stuck, stuckDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name, x.Why})
 	}
@@ -163,6 +166,14 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 	if d.ending > 0 {
 		fmt.Fprintf(b, "\n%s being deleted, and counted as gone here.\n", choose(d.ending, "1 pod is",
 			fmt.Sprintf("%d pods are", d.ending)))
+	}
+	if d.result.Plan != nil && len(d.without) > 0 {
+		fmt.Fprintln(b)
+		names := slices.Clone(d.without[:min(limit, len(d.without))])
+		if more := len(d.without) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		writeWrapped(b, "", "No room was found for "+strings.Join(names, ", ")+".")
 	}
 	if n := d.others(); n > 0 {
 		fmt.Fprintf(b, "\n%s for a node, and no room is kept for %s.\n", choose(n, "1 other pod waits",

@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -205,8 +206,13 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 		t.Fatal(err)
 	}
 	running := map[string]bool{}
+	var states []string
 	for i := range list.Items {
 		p := &list.Items[i]
+		if p.Status.Phase != v1.PodRunning || p.DeletionTimestamp != nil {
+			states = append(states, fmt.Sprintf("pod %s on %q is %s, deleted %v, %+v", p.Name, p.Spec.NodeName, p.Status.Phase,
+				p.DeletionTimestamp, p.Status.Conditions))
+		}
 		switch fate, why := workload.FateOf(p); {
 		case fate == workload.Refused:
 			t.Errorf("pod %s was refused: %s: %s", p.Name, why, p.Status.Message)
@@ -217,7 +223,7 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 	}
 	for _, name := range append(slices.Clone(s.names), goal) {
 		if name != "" && !running[name] {
-			t.Errorf("%s does not run", name)
+			t.Errorf("%s does not run: %s", name, strings.Join(states, "; "))
 		}
 	}
 	left, err := s.requests.In("default").List(ctx, metav1.ListOptions{})
@@ -496,6 +502,17 @@ func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
+// grant binds a role for people to a user.
+func (s *sets) grant(ctx context.Context, t *testing.T, role, user string) {
+	t.Helper()
+	_, err := s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role}, Subjects: []rbacv1.Subject{{Kind: "User", Name: user}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The pods of a budget that allows one eviction at a time leave a node one after the other.
 func TestANodeIsLeftAsBudgetsAllow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -538,9 +555,16 @@ func TestANodeIsLeftAsBudgetsAllow(t *testing.T) {
 	if err != nil || len(p.Moves) != on[node] || !p.InSteps {
 		t.Fatalf("the plan is %+v: %v", p, err)
 	}
-	out, errs, code := tenon.run(ctx, t, "defrag", "apply", file, "--yes", "--answer-timeout", "30s")
-	if t.Log(out); code != 0 {
-		t.Errorf("exit code %d\n%s", code, errs)
+	apply := []string{"defrag", "apply", file, "--yes", "--answer-timeout", "30s", "--as", "mary"}
+	for _, role := range []string{"", "tenon-operator", "tenon-pod-mover"} {
+		if role != "" {
+			s.grant(ctx, t, role, "mary")
+		}
+		out, errs, code := tenon.run(ctx, t, apply...)
+		if t.Log(role, out, errs); (code == 0) != (role == "tenon-pod-mover") ||
+			code != 0 && !strings.Contains(errs, "Forbidden") {
+			t.Errorf("with the role %q, exit code %d", role, code)
+		}
 	}
 	if list, err = s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 3 {
 		t.Errorf("there are %d pods: %v", len(list.Items), err)

@@ -141,14 +141,14 @@ func TestPush(t *testing.T) {
 	}
 	list, next, _ := strings.Cut(out.String(), "\n\n")
 	sent := strings.Fields(list)
-	if len(sent) != 5 {
-		t.Fatalf("sent %q, want four images and the chart", sent)
+	if len(sent) != 6 {
+		t.Fatalf("sent %q, want five images and the chart", sent)
 	}
 	if want := "helm install tenon oci://" + host + "/charts/tenon --version 0.0.0-test "; !strings.Contains(next, want) {
 		t.Errorf("what is printed for the next step has no %q:\n%s", want, next)
 	}
 	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-console@sha256:", "/tenon-scheduler@sha256:",
-		"/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
+		"/kubectl-tenon@sha256:", "/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
 		if !strings.HasPrefix(sent[i], host+name) {
 			t.Errorf("sent %s, want %s%s", sent[i], host, name)
 		}
@@ -162,8 +162,8 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
-	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[4], got.Manifest.Digest) {
-		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[4])
+	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[5], got.Manifest.Digest) {
+		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[5])
 	}
 	if got := c.Values["image"].(map[string]any)["registry"]; got != host {
 		t.Errorf("the chart takes its images from %v, and they are in %s", got, host)
@@ -174,8 +174,8 @@ func TestPush(t *testing.T) {
 // Kubernetes.
 func TestProgramsOf(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    "tenon-agent, tenon-console, tenon-scheduler",
-		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, tenon-volcano-scheduler",
+		"":                                    "tenon-agent, tenon-console, tenon-scheduler, kubectl-tenon",
+		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, kubectl-tenon, tenon-volcano-scheduler",
 		"tenon-volcano-scheduler,tenon-agent": "tenon-volcano-scheduler, tenon-agent",
 	} {
 		if got, err := programsOf(text); err != nil || programNames(got) != want {

@@ -77,7 +77,7 @@ func TestAChartOfARegistryNamesItsImages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range images(t, c, everything()) {
-			if !strings.HasPrefix(name, registry+"/tenon-") || !strings.HasSuffix(name, ":"+development) {
+			if !strings.HasPrefix(strings.Replace(name, "kubectl-tenon", "tenon-", 1), registry+"/tenon-") || !strings.HasSuffix(name, ":"+development) {
 				t.Errorf("image %s, want one of %s", name, registry)
 			}
 		}
@@ -102,6 +102,7 @@ func everything() map[string]any {
 		"agent":      map[string]any{"pin": map[string]any{"enabled": true, "affinity": on()}, "publishNumatopology": true},
 		"volcano":    on(),
 		"console":    on(),
+		"room":       on(),
 		"openshift":  on(),
 		"crds":       map[string]any{"nodeResourceTopology": true},
 		"monitoring": map[string]any{"podMonitor": true, "alerts": true, "dashboard": true},
@@ -116,7 +117,11 @@ func images(t *testing.T, c *helmchart.Chart, values map[string]any) (out []stri
 		t.Fatal(err)
 	}
 	for _, o := range decode(t, files) {
-		containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		at := []string{"spec", "template", "spec", "containers"}
+		if o.GetKind() == "CronJob" {
+			at = append([]string{"spec", "jobTemplate"}, at...)
+		}
+		containers, _, err := unstructured.NestedSlice(o.Object, at...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,8 +129,8 @@ func images(t *testing.T, c *helmchart.Chart, values map[string]any) (out []stri
 			out = append(out, fmt.Sprint(one.(map[string]any)["image"]))
 		}
 	}
-	if len(out) != 4 {
-		t.Fatalf("images are %v, want four", out)
+	if len(out) != 5 {
+		t.Fatalf("images are %v, want five", out)
 	}
 	return out
 }
@@ -138,7 +143,7 @@ func TestEveryImageIsOfTheRegistry(t *testing.T) {
 	}
 	values := everything()
 	values["image"] = map[string]any{"registry": mirror}
-	var want []string
+	want := []string{mirror + "/kubectl-tenon:1.2.3"}
 	for _, name := range []string{"agent", "console", "scheduler", "volcano-scheduler"} {
 		want = append(want, mirror+"/tenon-"+name+":1.2.3")
 	}

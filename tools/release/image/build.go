@@ -35,6 +35,7 @@ func Programs() []Program {
 			[]string{"9201/tcp", "9202/tcp"}},
 		{"tenon-console", "", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
 		{"tenon-scheduler", "", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
+		{"kubectl-tenon", "", "Finds and carries out plans that move pods, by a schedule.", nil},
 		{"tenon-volcano-scheduler", "volcano", "Volcano's scheduler with Tenon's plugin.", []string{"8080/tcp", "11251/tcp"}},
 	}
 }

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// This file finds the pods that are to get room.
+
+// maxAny bounds the pods for which findAny looks for room.
+const maxAny = 32
+
+// findAny finds a plan for as many of the pods as possible: one after the other, by priority, each beside those that
+// have room. Pods equal to one that got no room are not tried.
+func (d *defragmentation) findAny(step func() error) error {
+	all := slices.Clone(d.problem.Pods)
+	slices.SortStableFunc(all, func(a, b defrag.Goal) int { return cmp.Compare(b.Priority, a.Priority) })
+	d.problem.Pods = nil
+	refused := map[string]bool{}
+	tried := 0
+	for _, g := range all {
+		kind := fmt.Sprint(g.Want.Pod.Shape(), g.Want.Demand, g.Want.Needs, g.Priority)
+		if refused[kind] || tried == maxAny {
+			d.without = append(d.without, g.ID.String())
+			continue
+		}
+		tried++
+		with := d.problem
+		with.Pods = append(slices.Clone(d.problem.Pods), g)
+		r, err := defrag.Find(with, step)
+		if err != nil {
+			return err
+		}
+		if r.Plan != nil {
+			d.problem, d.result = with, r
+			continue
+		}
+		if d.result.Plan == nil {
+			d.result = r // why the first one has no room
+		}
+		refused[kind] = true
+		d.without = append(d.without, g.ID.String())
+	}
+	if len(d.problem.Pods) > 0 || len(all) > 0 && len(d.problem.Empty)+len(d.problem.Must) == 0 {
+		return nil
+	}
+	var err error // no pod gets room, and others have to move
+	d.result, err = defrag.Find(d.problem, step)
+	return err
+}
+
+// goals returns the pods that are to get room, first the ones that wait, and the objects whose pods are not judged.
+func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out []*task, notJudged []string,
+	err error) {
+	var waiting []*task
+	wanted := map[string]bool{}
+	var named []string
+	for _, ref := range f.pods {
+		id := a.fullName(ref)
+		named, wanted[id] = append(named, id), true
+	}
+	if f.pending || len(f.pods) > 0 {
+		for _, w := range s.Pending() {
+			id := w.Namespace + "/" + w.Name
+			if f.pending || wanted[id] {
+				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
+			}
+			delete(wanted, id)
+		}
+	}
+	for _, id := range named {
+		if wanted[id] && f.only == nil {
+			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
+		}
+	}
+	if len(f.files) > 0 || f.like != "" {
+		sim := f.simulates()
+		count, err := sim.counted()
+		if err != nil {
+			return nil, nil, err
+		}
+		x := &simulation{stage: s}
+		if out, err = a.tasks(sim, x, all, count, stderr); err != nil {
+			return nil, nil, err
+		}
+		notJudged = x.notJudged
+	}
+	out, err = numbered(append(waiting, out...))
+	return out, notJudged, err
+}
+
+// fullName returns NAMESPACE/NAME of a pod that the user names.
+func (a *app) fullName(ref string) string {
+	id := strings.TrimPrefix(ref, "pod/")
+	if !strings.Contains(id, "/") {
+		id = cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default") + "/" + id
+	}
+	return id
+}
+
+// alignPod has a pod move to where it lies on as few NUMA nodes as its requests need on the empty machine.
+func (d *defragmentation) alignPod(name string) error {
+	for i := range d.problem.Movers {
+		m := &d.problem.Movers[i]
+		if m.Pod.String() != name {
+			continue
+		}
+		if w := *m.Want; !w.Demand.Binds() {
+			w.Demand = place.Demand{Policy: place.Restricted}
+			m.Want = &w
+		}
+		d.problem.Must = append(d.problem.Must, i)
+		return nil
+	}
+	for _, x := range d.field.Fixed {
+		if x.Pod.String() == name {
+			d.stuck = append(d.stuck, x)
+			return nil
+		}
+	}
+	return fmt.Errorf("--align: no pod %s runs on a node", name)
+}
+
+// numbered numbers the tasks, and refuses those for which no pods can be moved.
+func numbered(tasks []*task) ([]*task, error) {
+	pods := 0
+	for i, t := range tasks {
+		t.turn = i + 1
+		if t.workload.PerNode {
+			return nil, fmt.Errorf("%s has a pod on each node: name the nodes' pods that wait with --for", t.workload)
+		}
+		if pods += t.wanted; pods > maxGoal {
+			return nil, fmt.Errorf("more than %d pods are to get room", maxGoal)
+		}
+	}
+	return tasks, nil
+}
+
+// goalPods returns the pods of tasks.
+func goalPods(tasks []*task) (out []defrag.Goal) {
+	for _, t := range tasks {
+		for i := range t.wanted {
+			out = append(out, defrag.Goal{Member: whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want},
+				Priority: t.workload.Priority, Later: !t.waiting})
+		}
+	}
+	return out
+}
+
