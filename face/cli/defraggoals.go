@@ -153,4 +153,3 @@ func goalPods(tasks []*task) (out []defrag.Goal) {
 	}
 	return out
 }
-
