@@ -8,9 +8,12 @@ import (
 // Settings are the machines, seeds and cases of a comparison.
 type Settings struct {
 	Machines int // 0: as many as in the trace
+	Load     int // in percent, for pods of a mix; 0: as the trace has it
 	Seed     uint64
 	Runs     int // number of seeds, from Seed on; 1..MaxRuns
 	Cases    int // number of small cases to solve exactly, 0..MaxCases
+	// Moves, if not 0, adds the contender TenonMoves; see Options.Moves. It leaves Tenon with other scores out.
+	Moves int
 	// Only has the names of the contenders that are compared. If it is empty, all are.
 	Only []string
 	// Progress, if not nil, receives from time to time how far the comparison is. Its error ends the comparison.
@@ -21,6 +24,7 @@ type Settings struct {
 const (
 	MaxRuns  = 100
 	MaxCases = 10_000
+	MaxLoad  = 200
 )
 
 // Progress is how far a comparison is.
@@ -39,6 +43,7 @@ type Comparison struct {
 	Asked         int // pods that arrived in a run without departures: the mean, for the first contender
 	Seed          uint64
 	Runs          int
+	Moves         int    // as in Settings
 	Scarce        string // the resource that decides the results; see Trace.Scarce
 	Columns       []Column
 	// Shapes are the shapes of the trace, Requests what a pod of each requests of the scarce resource (CPUs in
@@ -69,9 +74,20 @@ func Compare(s *Script, c Settings) (*Comparison, error) {
 		return nil, fmt.Errorf("compare on trace %s: %d runs, %d cases: want 1..%d and 0..%d", s.Name, c.Runs, c.Cases,
 			MaxRuns, MaxCases)
 	}
-	out := &Comparison{Trace: s.Name, Source: s.Source, Seed: c.Seed, Runs: c.Runs}
+	out := &Comparison{Trace: s.Name, Source: s.Source, Seed: c.Seed, Runs: c.Runs, Moves: c.Moves}
+	if c.Moves > 0 && len(c.Only) == 0 {
+		c.Only = []string{Tenon, TenonMoves, Match, KubeLeast, KubeMost}
+	}
 	if err := out.open(c.Only); err != nil {
 		return nil, fmt.Errorf("compare on trace %s: %w", s.Name, err)
+	}
+	if c.Load < 0 || c.Load > MaxLoad {
+		return nil, fmt.Errorf("compare on trace %s: a load of %d percent is outside 0..%d", s.Name, c.Load, MaxLoad)
+	}
+	if c.Load > 0 {
+		other := *s
+		other.Load = c.Load
+		s = &other
 	}
 	for run := range c.Runs {
 		t, err := s.Trace(c.Machines, c.Seed+uint64(run))
@@ -94,7 +110,11 @@ func (out *Comparison) open(only []string) error {
 			return fmt.Errorf("no contender %q", name)
 		}
 	}
-	for _, k := range Contenders() {
+	all := Contenders()
+	if slices.Contains(only, TenonMoves) {
+		all = slices.Insert(all, 1, moving())
+	}
+	for _, k := range all {
 		if len(only) == 0 || slices.Contains(only, k.Name) {
 			out.contenders = append(out.contenders, k)
 			out.Columns = append(out.Columns, Column{Contender: k.Name, Head: k.Head})
@@ -111,7 +131,7 @@ func (out *Comparison) run(t *Trace, c Settings, run int) error {
 			col.Placed = make([]int, len(t.Shapes))
 		}
 		for _, stay := range []bool{true, false} {
-			o := Options{Seed: c.Seed + uint64(run), Stay: stay}
+			o := Options{Seed: c.Seed + uint64(run), Stay: stay, Moves: c.Moves}
 			if c.Progress != nil {
 				o.Progress = func(done, of int) error { return c.Progress(Progress{k.Name, run + 1, c.Runs, stay, done, of}) }
 			}
@@ -155,6 +175,8 @@ func (t *Tally) add(o Tally) {
 	t.AtOnce += o.AtOnce
 	t.Refused += o.Refused
 	t.Stopped = t.Stopped || o.Stopped
+	t.Moved += o.Moved
+	t.Seconds += o.Seconds
 	t.Wait += o.Wait
 	t.Longest = max(t.Longest, o.Longest)
 	t.OnNUMAs += o.OnNUMAs

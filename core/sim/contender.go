@@ -14,6 +14,7 @@ type Contender struct {
 	// strategy is the score of contenders of the kinds foresees and blind. Of the kind blind only LeastAllocated and
 	// MostAllocated exist.
 	strategy score.Strategy
+	moves    bool // pods move so that others get room; see moves.go
 }
 
 // Names of contenders.
@@ -21,6 +22,8 @@ const (
 	// Tenon is Tenon's plugin with its own score, TenonMost the same with the score MostAllocated.
 	Tenon     = "Tenon"
 	TenonMost = "Tenon MostAllocated"
+	// TenonMoves is Tenon, and moves pods; see [Options.Moves].
+	TenonMoves = "Tenon with moves"
 	// Match is a model of scheduler-plugins' plugin of this name; see charge.go.
 	Match = "NodeResourceTopologyMatch"
 	// KubeLeast is kube-scheduler with its default score, KubeMost with the score that packs nodes.
@@ -43,20 +46,26 @@ const ReportSeconds = 60
 // Contenders returns all contenders, Tenon's own strategy first.
 func Contenders() []Contender {
 	return []Contender{
-		{Tenon, "Tenon", foresees, score.Strategy{Type: score.Tenon}},
-		{"Tenon LeastAllocated", "Tenon\nLeast\nAlloc.", foresees, score.Strategy{Type: score.LeastAllocated}},
-		{TenonMost, "Tenon\nMost\nAlloc.", foresees, score.Strategy{Type: score.MostAllocated}},
-		{"Tenon BalancedAllocation", "Tenon\nBalanced\nAlloc.", foresees, score.Strategy{Type: score.BalancedAllocation}},
-		{"Tenon LeastNUMANodes", "Tenon\nLeast\nNUMA", foresees, score.Strategy{Type: score.LeastNUMANodes}},
-		{Match, "NRT\nMatch", charges, score.Strategy{}},
-		{KubeLeast, "kube\nLeast\nAlloc.", blind, score.Strategy{Type: score.LeastAllocated}},
-		{KubeMost, "kube\nMost\nAlloc.", blind, score.Strategy{Type: score.MostAllocated}},
+		{Tenon, "Tenon", foresees, score.Strategy{Type: score.Tenon}, false},
+		{"Tenon LeastAllocated", "Tenon\nLeast\nAlloc.", foresees, score.Strategy{Type: score.LeastAllocated}, false},
+		{TenonMost, "Tenon\nMost\nAlloc.", foresees, score.Strategy{Type: score.MostAllocated}, false},
+		{"Tenon BalancedAllocation", "Tenon\nBalanced\nAlloc.", foresees, score.Strategy{Type: score.BalancedAllocation},
+			false},
+		{"Tenon LeastNUMANodes", "Tenon\nLeast\nNUMA", foresees, score.Strategy{Type: score.LeastNUMANodes}, false},
+		{Match, "NRT\nMatch", charges, score.Strategy{}, false},
+		{KubeLeast, "kube\nLeast\nAlloc.", blind, score.Strategy{Type: score.LeastAllocated}, false},
+		{KubeMost, "kube\nMost\nAlloc.", blind, score.Strategy{Type: score.MostAllocated}, false},
 	}
+}
+
+// moving is a contender that [Compare] adds on demand.
+func moving() Contender {
+	return Contender{TenonMoves, "Tenon\nmoves", foresees, score.Strategy{Type: score.Tenon}, true}
 }
 
 // Named returns the contender of a name. ok is false if there is none.
 func Named(name string) (c Contender, ok bool) {
-	for _, c := range Contenders() {
+	for _, c := range append(Contenders(), moving()) {
 		if c.Name == name {
 			return c, true
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -23,13 +24,13 @@ import (
 //
 // Machines come first, then shapes, then either pods, in order of AT, or a mix. The seed decides the order of pods in
 // one second. In a mix, every pod has a random shape by weight, and runs for one of its SECONDS with equal
-// probability. Pods arrive at the rate that keeps the part load of the scarcest resource busy, until they have
+// probability. Pods arrive at the rate that keeps Script.Load percent of the scarcest resource busy, until they have
 // requested turnover times its capacity.
 
-const (
-	load     = 0.9
-	turnover = 3
-)
+const turnover = 3
+
+// UsualLoad is the load of a script that sets none, in percent.
+const UsualLoad = 90
 
 // maxHead bounds the lines before the first pod or mix.
 const maxHead = scenario.MaxLines
@@ -38,6 +39,8 @@ const maxHead = scenario.MaxLines
 type Script struct {
 	Name   string
 	Source string
+	// Load is how much of the scarcest resource the pods of a mix keep busy, in percent; 0 is UsualLoad.
+	Load   int
 	fleets []Fleet
 	shapes []Shape
 	pods   []Arrival
@@ -390,6 +393,6 @@ func (s *Script) pace(f *fullness, total int64) (gap int64, count int) {
 		}
 	}
 	const longest = 1e12
-	gap = max(1, int64(min(longest, float64(busy*1e6)/load)))
+	gap = max(1, int64(min(longest, float64(busy*1e6)/(float64(cmp.Or(s.Load, UsualLoad))/100))))
 	return gap, int(min(MaxPods+1, turnover/max(ask, 1e-9)+1))
 }

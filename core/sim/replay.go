@@ -4,9 +4,9 @@ import (
 	"container/heap"
 )
 
-// This file handles the order of events. At one time, first pods depart, then nodes report, then refused pods return,
-// then new pods arrive. A pod without a node waits. Waiting pods are tried again when a pod departs, the earliest
-// first, as in kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and
+// This file handles the order of events. At one time, first pods depart, then nodes report, then pods move, then
+// refused pods return, then new pods arrive. A pod without a node waits. Waiting pods are tried again when a pod
+// departs, the earliest first, as in kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and
 // after twice as long for each further refusal, up to slowest.
 
 const (
@@ -30,6 +30,7 @@ type happening int
 const (
 	departs happening = iota
 	reports
+	moves
 	returns
 	arrives
 )
@@ -104,6 +105,9 @@ func newReplay(t *Trace, c Contender, o Options) *replay {
 	r.pods = make([]podState, r.limit)
 	r.queues = make([][]waiting, len(t.Shapes))
 	r.schedule(event{at: t.Pods[0].At, kind: arrives})
+	if c.moves && !o.Stay {
+		r.schedule(event{at: moveSeconds, kind: moves})
+	}
 	if c.kind == charges {
 		r.schedule(event{at: ReportSeconds, kind: reports})
 	}
@@ -146,6 +150,9 @@ func (r *replay) run() error {
 			}
 		case departs:
 			r.depart(e.pod)
+		case moves:
+			r.makeRoom()
+			r.schedule(event{at: r.now + moveSeconds, kind: moves})
 		case returns:
 			r.pods[e.pod].away = false
 			r.enqueue(e.pod)
@@ -227,6 +234,13 @@ func (r *replay) try(pod int, among []int) outcome {
 		r.schedule(event{at: r.now + min(slowest, int64(1)<<min(p.refused-1, 30)), kind: returns, pod: pod})
 		return refused
 	}
+	r.settle(pod, n)
+	return placed
+}
+
+// settle puts a pod that waits on a node that has room for it.
+func (r *replay) settle(pod, n int) {
+	shape, p := r.trace.Pods[pod].Shape, &r.pods[pod]
 	v := r.cluster.admit(n, pod, shape)
 	r.picker.podSent(n, shape)
 	p.node = n
@@ -245,7 +259,6 @@ func (r *replay) try(pod int, among []int) outcome {
 	if !r.options.Stay {
 		r.schedule(event{at: r.now + r.trace.Pods[pod].For, kind: departs, pod: pod})
 	}
-	return placed
 }
 
 // depart removes a pod from its node, and tries waiting pods there.
@@ -284,6 +297,7 @@ func (r *replay) wake(changed []int) {
 // finish returns the tally, with the amounts at the end and the waiting times of pods that were never placed.
 func (r *replay) finish() Tally {
 	t, c := r.tally, r.cluster
+	t.Seconds = r.now
 	scarce := c.names.index(r.trace.Scarce())
 	free := int64(0)
 	for _, s := range c.live {

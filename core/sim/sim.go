@@ -23,7 +23,8 @@ const (
 	MaxShapes   = 256
 	MaxPods     = 1_000_000
 	MaxSeconds  = 1_000_000_000 // bounds arrival and duration of a pod
-	MaxRefused  = 500_000       // refusals that end a run: a scheduler may send a pod to the same node again and again
+	MaxMoves    = 100
+	MaxRefused  = 500_000 // refusals that end a run: a scheduler may send a pod to the same node again and again
 )
 
 // Trace is a set of machines and the pods that arrive there. A run does not change it.
@@ -102,6 +103,8 @@ type Options struct {
 	// Usual has the pods that arrived before the trace began, by shape, for contenders with a memory: relative
 	// numbers, 0..MaxPods. These pods take no room.
 	Usual []int64
+	// Moves bounds the pods that the contender TenonMoves moves every five minutes, 0..MaxMoves.
+	Moves int
 	// Placed, if not nil, is called with the shape of each pod that a node admits.
 	Placed func(shape int)
 	// Progress, if not nil, is called from time to time with the number of pods that have arrived and the number of
@@ -119,6 +122,9 @@ type Tally struct {
 	// with the refusal number MaxRefused, before its pods did; the other numbers are then those of this moment.
 	Refused int
 	Stopped bool
+	// Moved is how often a pod was moved so that another got room, and Seconds is how long the run lasted.
+	Moved   int
+	Seconds int64
 
 	Wait    int64 // seconds from arrival to placement, or to the end
 	Longest int64 // the longest such time of one pod
@@ -142,6 +148,9 @@ func Run(t *Trace, c Contender, o Options) (Tally, error) {
 	if len(o.Usual) > len(t.Shapes) || slices.ContainsFunc(o.Usual, func(n int64) bool { return n < 0 || n > MaxPods }) {
 		return Tally{}, fmt.Errorf("run trace %s: what is usual, %v, is not of its %d shapes, or out of bounds", t.Name,
 			o.Usual, len(t.Shapes))
+	}
+	if o.Moves < 0 || o.Moves > MaxMoves {
+		return Tally{}, fmt.Errorf("run trace %s: %d moves at a time are outside 0..%d", t.Name, o.Moves, MaxMoves)
 	}
 	r := newReplay(t, c, o)
 	if err := r.run(); err != nil {

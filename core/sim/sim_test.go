@@ -79,7 +79,7 @@ pod 40 60  plain      # fits beside anything? no CPU is left: waits until 100
 	got := tally(t, tr, "Tenon", Options{Seed: 1})
 	want := Tally{Pods: 7, First: 2, Placed: 6, AtOnce: 2, Wait: 90 + 80 + 80 + 60 + (160 - 30), Longest: 160 - 30,
 		OnNUMAs: 5, NUMAs: 5, Distance: 5000}
-	got.Capacity, got.Given, got.Stranded, got.Wanted = 0, 0, 0, 0
+	got.Capacity, got.Given, got.Stranded, got.Wanted, got.Seconds = 0, 0, 0, 0, 0
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -351,5 +351,26 @@ func TestProgressCanEndARun(t *testing.T) {
 	}})
 	if !errors.Is(err, stop) {
 		t.Errorf("error %v, want %v", err, stop)
+	}
+}
+
+// Where nearly all is in use, moves shorten the waits, and no kubelet refuses a pod that was moved.
+func TestMovesShortenWaits(t *testing.T) {
+	s := script(t, "gpu")
+	out, err := Compare(s, Settings{Machines: 100, Seed: 1, Runs: 8, Moves: 10, Load: 95,
+		Only: []string{Tenon, TenonMoves}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, with := out.Columns[0].Churn, out.Columns[1].Churn
+	if with.Moved == 0 || with.Wait >= without.Wait || without.Moved != 0 || with.Refused != 0 ||
+		with.Placed != without.Placed {
+		t.Errorf("without moves %+v\nwith %+v", without, with)
+	}
+	for _, wrong := range []Settings{{Runs: 1, Load: -1}, {Runs: 1, Load: MaxLoad + 1}, {Runs: 1, Moves: MaxMoves + 1,
+		Only: []string{TenonMoves}}} {
+		if _, err := Compare(s, wrong); err == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
 	}
 }

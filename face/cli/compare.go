@@ -77,6 +77,11 @@ func (a *app) compareCommand() *cobra.Command {
 	c.Flags().Uint64Var(&f.settings.Seed, "seed", 1, "First seed.")
 	c.Flags().IntVar(&f.settings.Runs, "runs", 1, "Number of seeds; the numbers shown are means over them.")
 	c.Flags().IntVar(&f.settings.Cases, "cases", 0, "Number of small cases to solve exactly, too.")
+	c.Flags().IntVar(&f.settings.Moves, "moves", 0,
+		"Also Tenon that moves pods for others that wait: at most so many every five minutes. "+
+			"Other scores of Tenon are left out.")
+	c.Flags().IntVar(&f.settings.Load, "load", 0,
+		fmt.Sprintf("How much of the scarcest resource random pods keep busy, in percent; 0 is %d.", sim.UsualLoad))
 	f.output.bind(c, "table", "json", "yaml", "svg")
 	complete(c, "trace", cobra.FixedCompletions(append(sim.Names(), allTraces), cobra.ShellCompDirectiveDefault))
 	c.Flags().StringVar(&f.page, "page", "",
@@ -92,6 +97,10 @@ func (f compareFlags) check() error {
 		return fmt.Errorf("--nodes %d is outside 0..%d", f.settings.Machines, sim.MaxMachines)
 	case f.settings.Runs < 1 || f.settings.Runs > sim.MaxRuns:
 		return fmt.Errorf("--runs %d is outside 1..%d", f.settings.Runs, sim.MaxRuns)
+	case f.settings.Moves < 0 || f.settings.Moves > sim.MaxMoves:
+		return fmt.Errorf("--moves %d is outside 0..%d", f.settings.Moves, sim.MaxMoves)
+	case f.settings.Load < 0 || f.settings.Load > sim.MaxLoad:
+		return fmt.Errorf("--load %d is outside 0..%d", f.settings.Load, sim.MaxLoad)
 	case f.settings.Cases < 0 || f.settings.Cases > sim.MaxCases:
 		return fmt.Errorf("--cases %d is outside 0..%d", f.settings.Cases, sim.MaxCases)
 	}

@@ -58,6 +58,12 @@ func compareRows(c *sim.Comparison) []compareRow {
 			return hundredths(k.Churn.Distance, int64(k.Churn.OnNUMAs))
 		}},
 	}
+	if c.Moves > 0 {
+		rows = append(rows, compareRow{"pods moved", churn(func(t sim.Tally) int { return t.Moved })},
+			compareRow{"moves a day", func(_ *sim.Comparison, k sim.Column) string {
+				return ratio(int64(k.Churn.Moved)*24*60*60, k.Churn.Seconds)
+			}})
+	}
 	if c.Cases > 0 {
 		rows = append(rows, compareRow{fmt.Sprintf("%d small cases, %d pods", c.Cases, c.Optimum), nil},
 			compareRow{"placed, % of the optimum", func(c *sim.Comparison, k sim.Column) string {

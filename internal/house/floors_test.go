@@ -36,7 +36,7 @@ var floors = []floor{
 	{"core/place", pure, words(`core/idset core/topo`), nil},
 	{"core/place/scenario", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/score", pure, words(`core/idset core/topo core/place`), nil},
-	{"core/sim", pure, words(`core/topo core/place core/place/scenario core/score`), nil},
+	{"core/sim", pure, words(`core/defrag core/place core/place/scenario core/score core/state core/topo core/whatif`), nil},
 	{"core/evict", pure, words(`core/topo core/place`), nil},
 	{"core/pin", pure, words(`core/idset core/topo core/place`), nil},
 	{"core/wake", pure, nil, nil},
