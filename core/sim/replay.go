@@ -6,8 +6,8 @@ import (
 
 // This file handles the order of events. At one time, first pods depart, then nodes report, then pods move, then
 // refused pods return, then new pods arrive. A pod without a node waits. Waiting pods are tried again when a pod
-// departs, the earliest first, as in kube-scheduler's queue. The controller replaces a pod that a kubelet refused: after a second, and
-// after twice as long for each further refusal, up to slowest.
+// departs, the earliest first, as in kube-scheduler's queue. The controller replaces a pod that a kubelet refused:
+// after a second, and after twice as long for each further refusal, up to slowest.
 
 const (
 	slowest      = 256 // seconds between a refusal and the pod that replaces it
