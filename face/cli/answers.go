@@ -119,7 +119,8 @@ type Moves struct {
 	// Manifest, Namespace, Count and Pending of the request are pods that get room; the other fields have no meaning.
 	Request
 
-	For, Empty, From []string
+	For, Empty, Align, From []string
+	Any                     bool
 	// Most is how many pods may move; 0 is as many as without the flag.
 	Most int
 }
@@ -128,10 +129,14 @@ type Moves struct {
 // That there is no plan is no error.
 func Defrag(ctx context.Context, from Stages, m Moves) (out Defragmentation, err error) {
 	args := append([]string{"defrag"}, Request{Manifest: m.Manifest, Count: max(0, m.Count), Pending: m.Pending}.args()...)
-	for flag, values := range map[string][]string{"for": m.For, "empty": m.Empty, "from-namespace": m.From} {
+	for flag, values := range map[string][]string{"for": m.For, "empty": m.Empty, "align": m.Align,
+		"from-namespace": m.From} {
 		for _, v := range values {
 			args = append(args, "--"+flag+"="+v)
 		}
+	}
+	if m.Any {
+		args = append(args, "--any")
 	}
 	if m.Most > 0 {
 		args = append(args, "--most="+strconv.Itoa(m.Most))

@@ -335,14 +335,15 @@ func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
 
 // moves returns which pods a request wants to get room.
 func (q *request) moves() (cli.Moves, error) {
-	out := cli.Moves{Request: q.asRequest(), For: q.values["for"], Empty: q.values["empty"], From: q.values["from"]}
+	out := cli.Moves{Request: q.asRequest(), For: q.values["for"], Empty: q.values["empty"], Align: q.values["align"],
+		From: q.values["from"], Any: q.values.Get("any") == "true"}
 	out.Most, _ = strconv.Atoi(q.values.Get("most"))
 	refused := func(field, detail string) (cli.Moves, error) {
 		return out, fail(http.StatusUnprocessableEntity, field, detail)
 	}
 	switch {
-	case len(out.Manifest) == 0 && len(out.For) == 0 && len(out.Empty) == 0 && !out.Pending:
-		return refused("body", "is empty: send a manifest, or ask for for, pending or empty")
+	case len(out.Manifest)+len(out.For)+len(out.Empty)+len(out.Align) == 0 && !out.Pending:
+		return refused("body", "is empty: send a manifest, or ask for for, pending, empty or align")
 	case out.Count != 0 && len(out.Manifest) == 0:
 		return refused("count", "needs a manifest in the body")
 	}
@@ -358,6 +359,14 @@ func (q *request) moves() (cli.Moves, error) {
 			return p.ID.Namespace == namespace && p.ID.Name == pod && p.Node == "" && !p.Ended()
 		})) == 0 {
 			return refused("for", "no pod "+name+" waits for a node, or you may not read it")
+		}
+	}
+	for _, name := range out.Align {
+		namespace, pod, _ := strings.Cut(name, "/")
+		if len(q.who.View.Pods(func(p live.Pod) bool {
+			return p.ID.Namespace == namespace && p.ID.Name == pod && p.Node != "" && !p.Ended()
+		})) == 0 {
+			return refused("align", "no pod "+name+" is on a node, or you may not read it")
 		}
 	}
 	return out, nil

@@ -277,7 +277,7 @@ func TestWhatIf(t *testing.T) {
 		"/api/v1/check":                      `"kind":"PodCheck","passes":true`,
 		"/api/v1/simulate?add=a=2&count=max": `"placed":18,`,
 		"/api/v1/simulate?policy=none":       `"kind":"Simulation"`,
-		"/api/v1/defrag?most=3":              `"kind":"Defragmentation","found":true,"moves":[]`,
+		"/api/v1/defrag?most=3":              `"kind":"Defragmentation","found":true,"asked":["--filename=-","--most=3"],"moves":[]`,
 		"/api/v1/defrag?empty=a":             `"kind":"Defragmentation"`,
 		"/api/v1/simulate?option=scope=pod&selector=kubernetes.io%2Fhostname%3Da": `"kind":"Simulation"`,
 		"/api/v1/simulate?pending=true&namespace=x":                               `"namespace":"x","name":"big"`,

@@ -122,3 +122,10 @@ export const deviceList = (all) => (all || []).map((d, i) => [i ? "; " : "", `${
 // requests are what containers ask for.
 export const requests = (containers) => (containers || []).map((c) => [c.name, [
   c.milliCPU ? c.milliCPU / 1000 + " " + t.cpus : "", memoryText(c.memory), devicesText(c.devices)].filter(Boolean).join(", ")]);
+
+// saved offers a document as a file.
+export function saved(doc, name) {
+  const url = URL.createObjectURL(new Blob([JSON.stringify(doc, null, 2)], { type: "application/json" }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}

@@ -1,5 +1,5 @@
 // The page of kubelets: what a change of their configuration would do, and the change itself while it goes on.
-import { choices, diff, el, field, limits, nodeLink, note, podLink, problem, quiet, table, when } from "./dom.js";
+import { choices, diff, el, field, limits, nodeLink, note, podLink, problem, quiet, saved, table, when } from "./dom.js";
 import { get, send } from "./api.js";
 import { say, texts as t, word } from "./texts.js";
 
@@ -74,12 +74,6 @@ export function kubeletsPage(root) {
     plan.moves.length > few ? quiet(say("moreObjects", plan.moves.length - few)) : null];
   }
 
-  // saved is the plan as a file, which kubectl tenon kubelet apply takes, too.
-  function saved() {
-    const url = URL.createObjectURL(new Blob([JSON.stringify(plan, null, 2)], { type: "application/json" }));
-    el("a", { href: url, download: "plan.json" }).click();
-    setTimeout(() => URL.revokeObjectURL(url), poll);
-  }
 
   function planned() {
     const refusedFiles = plan.nodes.some((n) => n.errors.length);
@@ -111,7 +105,7 @@ export function kubeletsPage(root) {
     carry.replaceChildren(el("form", { class: "form", onsubmit: submit }, quiet(t.rolloutHow),
       el("div", { class: "pair" }, field(t.atATime, most), field(t.changersIn, namespace)),
       el("label", { class: "check" }, force, t.forcePods), el("label", { class: "check" }, lose, t.losePods), el("div", { class: "tools" },
-        el("button", { type: "submit", class: "main", id: "check" }, t.checkRollout), el("button", { type: "button", onclick: saved }, t.savePlan)), answer));
+        el("button", { type: "submit", class: "main", id: "check" }, t.checkRollout), el("button", { type: "button", onclick: () => saved(plan, "plan.json") }, t.savePlan)), answer));
   }
 
   function confirm(d, body) {

@@ -1,5 +1,5 @@
 // What would have to move so that a pod that waits gets room. It is asked for by a button, since it may take a while.
-import { el, nodeLink, note, podLink, problem, quiet, table } from "./dom.js";
+import { el, nodeLink, note, podLink, problem, quiet, saved, table } from "./dom.js";
 import { send } from "./api.js";
 import { phrase, say, texts as t } from "./texts.js";
 
@@ -12,6 +12,9 @@ export function movesFor(namespace, name) {
     return [rows.length ? table([t.pod, t.priority, t.moveCost, t.from, t.to], rows, t.wouldMove, true) : quiet(t.nothingMoves),
       d.placed.map((p) => el("p", {}, say("getsRoom", p.pod), " ", place(p))),
       rows.length ? quiet(d.cheapest ? t.cheapestMoves : t.perhapsCheaper) : null,
+      rows.length ? [quiet(t.carryOutMoves), el("div", { class: "tools" }, el("button", { type: "button", id: "save-moves",
+        onclick: () => saved(d, "plan.json") }, t.savePlan))] : null,
+      d.inSteps ? note(t.movesInSteps) : null,
       rows.length && d.budgetsUnread ? note(t.budgetsUnread) : null, d.forced ? note(t.forcedMoves) : null];
   }
 
