@@ -9,9 +9,9 @@
 //
 // The package replaces the diagnosis of a failed attempt, which needs more than the framework's public interfaces. So
 // only schedulers that are set up by tenon-scheduler name nodes. BenchmarkAgainstPlain in scheduler/plugin measures
-// the gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. The package names no
-// nodes for pods of a group, because the framework tries these on parts of the cluster and does not show the parts to
-// PostFilter.
+// the gain: on 5,000 nodes that are 95 % full a cycle takes a quarter of kube-scheduler's own. For a pod of a group it
+// names at most a sample, since nothing completes the diagnosis of an attempt within a group cycle; and none while the
+// framework tries the group on a part of the cluster.
 package candidates
 
 import (
@@ -84,7 +84,8 @@ type Attempt struct {
 // It returns nil if a list of names costs more than it saves, which depends on the number of nodes in the cluster. It
 // also returns nil if the pod fits nowhere, since then every node has to report its reason.
 func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
-	if s == nil || fwk.Grouped(a.Pod) {
+	grouped := fwk.Grouped(a.Pod)
+	if s == nil || grouped && !s.onAll(all) {
 		return nil
 	}
 	fit := a.Fits.Len()
@@ -93,7 +94,7 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 			return names
 		}
 	}
-	if fit == 0 || !sample.NamesAll(fit, all, s.percent) {
+	if fit == 0 || grouped || !sample.NamesAll(fit, all, s.percent) {
 		return nil
 	}
 	names := make(sets.Set[string], fit)
@@ -109,6 +110,13 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 		return nil
 	}
 	return names
+}
+
+// onAll reports whether the framework tries a group on all nodes, and not on a placement of some. Only the snapshot of
+// kube-scheduler 1.37 and later shows that.
+func (s *Selector) onAll(nodes int) bool {
+	snap, ok := s.handle.SnapshotSharedLister().(interface{ NumNodesInPlacement() int })
+	return ok && snap.NumNodesInPlacement() == nodes
 }
 
 // sample returns the names of at most sample.Size nodes that fit, and moves s.next behind them.
