@@ -36,6 +36,8 @@ type assumedPod struct {
 	// after it.
 	asked  bool
 	passes int
+	// onTrial: the booking ends, and was never meant to lead to a binding.
+	onTrial bool
 	// mates are the pods of its group on the node that asked for their turns together with it; see together.go.
 	mates []*assumedPod
 	// after is a moment: pods that had their turn before that moment are admitted before this pod. See order.go.

@@ -19,6 +19,18 @@ func (b *Book) Unreserve(uid string) {
 	}
 }
 
+// Withdraw is Unreserve for a pod that was reserved on trial, and was never meant to be bound. Others receive no news
+// of its end (see [Book.OnParting]): a group cycle reserves all its pods on trial, again and again.
+func (b *Book) Withdraw(uid string) {
+	if a := b.accountOf(uid); a != nil {
+		if f := a.find(uid); f != nil {
+			f.onTrial = true
+		}
+		b.cancel(a, uid)
+		b.close(a)
+	}
+}
+
 // Decline ends the booking of a pod that certainly was not bound, although it had its turn. No node will receive it,
 // so the predictions for other pods stay right.
 func (b *Book) Decline(uid string) {

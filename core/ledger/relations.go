@@ -54,8 +54,8 @@ func (b *Book) relate(a *account, uid string, r state.Relations) {
 	b.partners[r.Together][a.name]++
 }
 
-// unrelate drops the keys of a pod. It reports whether there were any. A pod that was reserved on trial, and asked for
-// no turn, is no news for others: a group cycle does that to all its pods, again and again.
+// unrelate drops the keys of a pod. It reports whether there were any. If the pod was the last one with its key on the
+// node, others receive news of that, unless it was there on trial.
 func (b *Book) unrelate(a *account, uid string) bool {
 	r, has := a.relations[uid]
 	if !has {
@@ -78,7 +78,7 @@ func (b *Book) unrelate(a *account, uid string) bool {
 		delete(b.partners, r.Together)
 	}
 	b.mu.Unlock()
-	if f := a.find(uid); last && (f == nil || f.asked || f.turned != 0) {
+	if f := a.find(uid); last && (f == nil || !f.onTrial) {
 		b.onParting(r.Together)
 	}
 	return true

@@ -163,3 +163,39 @@ func TestPartnersOnAnotherNode(t *testing.T) {
 		t.Errorf("after that: %v, on %q", parted, b.Together(pair.Together))
 	}
 }
+
+// The last pod with a key has left a node when its booking ends, whether or not it has asked for its turn. Only the end
+// of a booking on trial is no news.
+func TestABookingThatEndsBeforeItsTurnParts(t *testing.T) {
+	pair := place.Demand{Together: "default/pair"}
+	for name, c := range map[string]struct {
+		end  func(*Book)
+		want int
+	}{
+		"unreserved": {func(b *Book) { b.Unreserve(id(0).UID) }, 1},
+		"declined":   {func(b *Book) { b.Decline(id(0).UID) }, 1},
+		"deleted":    {func(b *Book) { b.Release(id(0).UID) }, 1},
+		"moved":      {func(b *Book) { b.Reserve("m", id(0), pod(4, 1), place.Demand{}) }, 1},
+		"on trial":   {func(b *Book) { b.Withdraw(id(0).UID) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, parted := New(), []string{}
+			b.OnParting(func(key string) { parted = append(parted, key) })
+			b.Report("m", layout(t))
+			b.Report("n", layout(t))
+			if v, _ := b.Reserve("n", id(0), pod(4, 1), pair); !v.Fits() {
+				t.Fatal(v.Reasons)
+			}
+			if v, _ := b.Reserve("m", id(1), pod(4, 1), pair); v.Fits() {
+				t.Fatal("the partner fits on another node")
+			}
+			if c.end(b); b.Together(pair.Together) != "" || len(parted) != c.want {
+				t.Errorf("after the end %d partings are reported, want %d; the pair is on %q", len(parted), c.want,
+					b.Together(pair.Together))
+			}
+			if v, _ := b.Reserve("m", id(1), pod(4, 1), pair); !v.Fits() {
+				t.Errorf("the partner does not fit: %v", v.Reasons)
+			}
+		})
+	}
+}

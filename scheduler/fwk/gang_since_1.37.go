@@ -13,7 +13,7 @@ import (
 // belongs to none, and while a group cycle only tries where pods fit.
 func GangOf(h Handle, cs CycleState, pod *v1.Pod) *Gang {
 	g := pod.Spec.SchedulingGroup
-	if g == nil || g.PodGroupName == nil || cs.IsPodGroupSchedulingCycle() {
+	if g == nil || g.PodGroupName == nil || OnTrial(cs) {
 		return nil
 	}
 	group, err := h.SnapshotSharedLister().PodGroups().Get(pod.Namespace, *g.PodGroupName)
@@ -22,6 +22,9 @@ func GangOf(h Handle, cs CycleState, pod *v1.Pod) *Gang {
 	}
 	return &Gang{h, pod.Namespace, group.Name, int(group.Spec.SchedulingPolicy.Gang.MinCount)}
 }
+
+// OnTrial reports whether a cycle belongs to a group cycle, which reserves pods only to see whether all of them fit.
+func OnTrial(cs CycleState) bool { return cs.IsPodGroupSchedulingCycle() }
 
 // GroupOf returns the group of a pod, how many other pods of the group have nodes, and how many the group needs to
 // start: 0 if they may start one by one. The group is nil if the pod belongs to none, or kube-scheduler does not know

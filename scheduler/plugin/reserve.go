@@ -97,7 +97,12 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		p.promises.GiveBack(string(pod.UID))
 		p.flights.End(string(pod.UID))
 	}
-	if ok {
+	switch {
+	case !ok:
+	case fwk.OnTrial(cs):
+		p.Book.Withdraw(s.uid)
+		s.Released(node)
+	default:
 		p.turns.Failed(p.Book, pod, node)
 		s.Released(node)
 	}
