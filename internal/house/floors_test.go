@@ -173,7 +173,7 @@ var floors = []floor{
 		inCluster},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},
-	{"scheduler/waiting", nil, words(`core/ledger core/place core/state core/wake scheduler/preempt`),
+	{"scheduler/waiting", nil, words(`api/pod core/ledger core/place core/state core/wake scheduler/preempt`),
 		append(words(`k8s.io/component-helpers`), inCluster...)},
 	{
 		"scheduler/plugin",

@@ -149,12 +149,14 @@ func (p *Plugin) problem(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred
 			problem.Nodes[i] = n.WithoutPromisesTo(request)
 		}
 	}
+	at := make([]string, len(gang))
 	for i, m := range gang {
+		at[i] = p.partnersOf(m.pod, m.demand.Together, nodes)
 		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
 			Kind: kinds[i]})
 	}
 	problem.Barred = func(node, i int) bool {
-		if at := p.together(gang[i].demand.Together); at != "" && at != nodes[node].Node().Name {
+		if at[i] != "" && at[i] != nodes[node].Node().Name {
 			return true
 		}
 		return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred)

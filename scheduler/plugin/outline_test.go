@@ -46,7 +46,7 @@ func TestAnswersAreThoseOfWholeVerdicts(t *testing.T) {
 		fits(t, status)
 		s.strategy = p.scoring(nil)
 		p.learn(s)
-		p.takeSnapshot(s, p.Book.Snapshot(), nil)
+		p.takeSnapshot(s, pod, p.Book.Snapshot(), nil)
 		for slot := range s.snap.Slots() {
 			n, _ := s.snap.At(slot)
 			cost, refusal := p.answer(s, slot)

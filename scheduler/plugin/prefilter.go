@@ -59,7 +59,7 @@ func (p *Plugin) PreFilter(
 	}
 	p.learn(s)
 	p.waiting.Begin(waiter{p}, pod, s.ask())
-	p.takeSnapshot(s, p.Book.Snapshot(), nodes)
+	p.takeSnapshot(s, pod, p.Book.Snapshot(), nodes)
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	if a := p.asks(cs, pod); a != nil {
@@ -91,8 +91,8 @@ func (p *Plugin) cacheRefusals(s *podState) {
 }
 
 // takeSnapshot sets the snapshot of the ledger, and finds the cached answers for pods of this kind.
-func (p *Plugin) takeSnapshot(s *podState, snap *ledger.Snapshot, nodes []fwk.NodeInfo) {
-	s.snap, s.together = snap, p.together(s.demand.Together)
+func (p *Plugin) takeSnapshot(s *podState, pod *v1.Pod, snap *ledger.Snapshot, nodes []fwk.NodeInfo) {
+	s.snap, s.together = snap, p.partnersOf(pod, s.demand.Together, nodes)
 	s.nodes = p.nodes.Of(s.snap, nodes)
 	p.readAnswers(s)
 	s.backoff = p.turns.Of(s.uid)

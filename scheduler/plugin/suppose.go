@@ -1,11 +1,14 @@
 package plugin
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/core/ledger"
@@ -79,6 +82,40 @@ func (p *Plugin) together(key string) string {
 	return p.Book.Together(key)
 }
 
+// partnersOf returns the node on which a pod has to be because of the pods that it has to be together with, or "": the
+// node that has some of them or, if none has, the first of the given nodes to which one of them is nominated that
+// takes precedence. key is the pod's key of [place.Demand.Together].
+func (p *Plugin) partnersOf(pod *v1.Pod, key string, nodes []fwk.NodeInfo) string {
+	at := p.together(key)
+	if at != "" || key == "" || p.handle == nil {
+		return at
+	}
+	for _, info := range nodes {
+		name := info.Node().Name
+		if (at == "" || name < at) && slices.ContainsFunc(p.handle.NominatedPodsForNode(name), func(o fwk.PodInfo) bool {
+			return apipod.Relations(o.GetPod()).Together == key && precedes(o.GetPod(), pod)
+		}) {
+			at = name
+		}
+	}
+	return at
+}
+
+// precedes reports whether a pod has to go where another one that is nominated goes. It has to if the nominated pod's
+// priority is as high, as kube-scheduler counts only such pods. Of two nominated pods with equal priorities, the older
+// one takes precedence, so that they do not wait for each other.
+func precedes(nominated, pod *v1.Pod) bool {
+	if nominated.UID == pod.UID {
+		return false
+	}
+	order := cmp.Compare(corev1.PodPriority(pod), corev1.PodPriority(nominated))
+	if order == 0 && pod.Status.NominatedNodeName == "" {
+		return true
+	}
+	return cmp.Or(order, nominated.CreationTimestamp.Compare(pod.CreationTimestamp.Time),
+		cmp.Compare(nominated.UID, pod.UID)) < 0
+}
+
 // preFilter is PreFilter within a supposition. It records nothing, and names no nodes.
 func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	s, status := translate(pod)
@@ -89,7 +126,7 @@ func (t *supposition) preFilter(p *Plugin, cs fwk.CycleState, pod *v1.Pod, nodes
 		return fwk.NewStatus(fwk.Skip)
 	}
 	s.strategy = p.scoring(s.wish)
-	p.takeSnapshot(s, t.snap, nodes)
+	p.takeSnapshot(s, pod, t.snap, nodes)
 	s.fits, s.unnarrowed, s.supposed, s.overlay = nil, true, t, t.nodes
 	cs.Write(stateKey, s)
 	return nil

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	apipod "github.com/tenon-numa/tenon/api/pod"
 )
 
 // events is the queue's handler of pod events; see Queue.Events.
@@ -27,6 +29,7 @@ func (e events) OnUpdate(before, after any) {
 	}
 	if node, event, ok := freedNomination(before, p); ok {
 		e.Touch(node, event)
+		e.lostNomination(p)
 	}
 }
 
@@ -37,6 +40,16 @@ func (e events) OnDelete(o any) {
 	}
 	if p, ok := o.(*v1.Pod); ok {
 		e.Remove(string(p.UID))
+		if p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" {
+			e.lostNomination(p)
+		}
+	}
+}
+
+// lostNomination has the partners of a pod tried again, once the framework has processed the end of its nomination.
+func (e events) lostNomination(p *v1.Pod) {
+	if key := apipod.Relations(p).Together; key != "" && e.Queue != nil {
+		e.later(observedAfter, func() { e.Parted(key) })
 	}
 }
 
@@ -53,7 +66,7 @@ func freedNomination(before any, now *v1.Pod) (node, event string, ok bool) {
 }
 
 // Events returns a handler of pod events. It removes pods that were deleted or bound, and touches the node of a pod
-// that is no longer nominated there and was not bound to it.
+// that is no longer nominated there and was not bound to it. The partners of such a pod may go to any node again.
 func (q *Queue) Events() cache.ResourceEventHandler { return events{q} }
 
 // Run passes woken pods to try, until the context ends.
