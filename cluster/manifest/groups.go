@@ -25,6 +25,9 @@ type Group struct {
 	Label string
 	// Parent is the name of the composite group that the group belongs to, or "".
 	Parent string
+	// PriorityClass is the name of its priority class, or "". Priority is its priority if the file has it, or nil.
+	PriorityClass string
+	Priority      *int32
 }
 
 // groupVersions are the versions in which PodGroups have the fields of podGroupSpec.
@@ -82,7 +85,8 @@ func (r *reader) group(what string, gvk schema.GroupVersionKind, text []byte) (k
 	if err := g.refusal(); err != nil {
 		return true, fmt.Errorf("%s: %w", what, err)
 	}
-	out := Group{Namespace: g.Namespace, Name: g.Name, Parent: clip(g.Spec.ParentCompositePodGroupName)}
+	out := Group{Namespace: g.Namespace, Name: g.Name, Parent: clip(g.Spec.ParentCompositePodGroupName),
+		PriorityClass: clip(g.Spec.PriorityClassName), Priority: g.Spec.Priority}
 	if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
 		out.Least = int(*gang.MinCount)
 	}

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -26,13 +27,14 @@ func TestGroupsAreRead(t *testing.T) {
 		"schedulingPolicy: {gang: {minCount: 3}}": {Namespace: "ml", Name: "g", Least: 3},
 		"schedulingPolicy: {gang: {minCount: 3}}, schedulingConstraints: {topology: [{key: example.com/rack}]}, " +
 			"disruptionMode: {all: {}}, priorityClassName: high, preemptionPolicy: Never, priority: 5, " +
-			"resourceClaims: [{name: x}]": {Namespace: "ml", Name: "g", Least: 3, Label: "example.com/rack"},
+			"resourceClaims: [{name: x}]": {Namespace: "ml", Name: "g", Least: 3, Label: "example.com/rack",
+			PriorityClass: "high", Priority: new(int32(5))},
 		"schedulingPolicy: {gang: {minCount: 3}}, parentCompositePodGroupName: all, workloadRef: {workloadName: w, " +
 			"templateName: t}": {Namespace: "ml", Name: "g", Least: 3, Parent: "all"},
 	} {
 		for _, version := range []string{"v1beta1", "v1alpha3"} {
 			f, err := Read(fmt.Appendf(nil, podGroupForm, version, spec))
-			if err != nil || !slices.Equal(f.Groups, []Group{want}) || len(f.Left) > 0 {
+			if err != nil || !reflect.DeepEqual(f.Groups, []Group{want}) || len(f.Left) > 0 {
 				t.Errorf("%s of %s: %v, %+v", spec, version, err, f)
 			}
 		}

@@ -40,7 +40,9 @@ var kinds = map[schema.GroupVersionKind]func(runtime.Object) (Template, error){
 		x := o.(*appsv1.StatefulSet)
 		t, err := replicated("StatefulSet", x.ObjectMeta, x.Spec.Template, "spec.replicas", x.Spec.Replicas)
 		addClaims(&t, x.Spec.VolumeClaimTemplates)
-		t.Ordered = x.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && t.Count > 1
+		if x.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
+			t.Late = oneByOne
+		}
 		t.Refused = selectorRefusal(x.Spec.Selector, &x.Spec.Template)
 		return t, err
 	},

@@ -58,8 +58,8 @@ type Template struct {
 	Pod *v1.Pod
 	// Guessed is the field in which the pod was found if the kind is not known; then Count is a guess, too.
 	Guessed string
-	// Ordered: the controller makes the next pod once the one before it runs.
-	Ordered bool
+	// Late tells which of the pods the controller makes only when others run.
+	Late Late
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.
 	Refused string
 	// Written is the pod without defaults, as its object has it; nil for a pod of a cluster.

@@ -32,6 +32,8 @@ type source struct {
 	perNode func(above []object) bool
 	// finish, if not nil, adds to the pod what the operator would add and Tenon reads.
 	finish func(p *v1.Pod, above []object)
+	// late, if not nil, tells which of the pods are made only when others run.
+	late func(f found) Late
 }
 
 // sources has the kinds of operators whose pods are judged, by group and kind. All versions of a kind have their
@@ -45,7 +47,8 @@ var sources = map[schema.GroupKind][]source{
 	{Group: "kubeflow.org", Kind: "PaddleJob"}:  replicaSpecs("paddleReplicaSpecs"),
 	{Group: "kubeflow.org", Kind: "JAXJob"}:     replicaSpecs("jaxReplicaSpecs"),
 	{Group: "kubeflow.org", Kind: "MXJob"}:      replicaSpecs("mxReplicaSpecs"),
-	{Group: "kubeflow.org", Kind: "MPIJob"}:     replicaSpecs("mpiReplicaSpecs"),
+	{Group: "kubeflow.org", Kind: "MPIJob"}: {{path: "spec.mpiReplicaSpecs.*.template", count: product("replicas"),
+		late: launcherLate}},
 	// github.com/ray-project/kuberay, ray-operator/apis/ray/v1.
 	{Group: "ray.io", Kind: "RayCluster"}: ray("spec"),
 	{Group: "ray.io", Kind: "RayService"}: ray("spec.rayClusterConfig"),
@@ -54,8 +57,9 @@ var sources = map[schema.GroupKind][]source{
 	// sigs.k8s.io/lws, api/leaderworkerset/v1; sigs.k8s.io/jobset, api/jobset/v1alpha2.
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {
 		{path: "spec.leaderWorkerTemplate.leaderTemplate", count: leaders},
-		{path: "spec.leaderWorkerTemplate.workerTemplate", count: followers}},
-	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {{path: "spec.replicatedJobs.*.template.spec.template", count: jobs}},
+		{path: "spec.leaderWorkerTemplate.workerTemplate", count: followers, late: workersLate}},
+	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: {{path: "spec.replicatedJobs.*.template.spec.template", count: jobs,
+		late: jobLate}},
 	// volcano.sh/apis, pkg/apis/batch/v1alpha1; the annotation is set by pkg/controllers/job (createJobPod).
 	{Group: "batch.volcano.sh", Kind: "Job"}: {{path: "spec.tasks.*.template", count: product("replicas"),
 		finish: volcano}},
@@ -95,7 +99,43 @@ func replicaSpecs(field string) []source {
 
 func ray(at string) []source {
 	return []source{{path: at + ".headGroupSpec.template", count: product()},
-		{path: at + ".workerGroupSpecs.*.template", count: product("replicas", "numOfHosts")}}
+		{path: at + ".workerGroupSpecs.*.template", count: rayWorkers}}
+}
+
+// rayWorkers counts the pods of a group of workers as KubeRay makes them: replicas within minReplicas and maxReplicas,
+// on numOfHosts nodes each, and none of a group that is suspended (GetWorkerGroupDesiredReplicas in
+// ray-operator/controllers/ray/utils). Its autoscaler changes replicas within the same bounds later.
+func rayWorkers(above []object) (int, error) {
+	group := above[len(above)-1]
+	if suspended, _ := group["suspend"].(bool); suspended {
+		return 0, nil
+	}
+	least, err := number(group, "minReplicas", 0)
+	if err != nil {
+		return 0, err
+	}
+	most, err := bound(group, "maxReplicas")
+	if err != nil {
+		return 0, err
+	}
+	n, err := number(group, "replicas", 0)
+	if err != nil {
+		return 0, err
+	}
+	hosts, err := number(group, "numOfHosts", 1)
+	if n = min(max(n, least), most) * hosts; err == nil && n > MaxPods { // both are at most MaxPods
+		err = fmt.Errorf("more than %d pods", MaxPods)
+	}
+	return n, err
+}
+
+// bound reads an upper bound on pods from a field: MaxPods if it is missing or larger.
+func bound(o object, field string) (int, error) {
+	text, isNumber := o[field].(json.Number)
+	if n, err := text.Int64(); isNumber && err == nil && n > MaxPods {
+		return MaxPods, nil
+	}
+	return number(o, field, MaxPods)
 }
 
 // product counts pods by the product of fields of the object that has the template; a missing field is 1.
@@ -363,6 +403,9 @@ func (r *reader) embedded(gvk schema.GroupVersionKind, root object, f found, s s
 	}
 	t = template(gvk.Kind, objectMeta(root), &v1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}, n)
 	t.PerNode = s.perNode != nil && s.perNode(f.above)
+	if s.late != nil {
+		t.Late = s.late(f)
+	}
 	if err := complete(&t); err != nil {
 		return t, fmt.Errorf("%s: %w", f.where, err)
 	}

@@ -153,7 +153,7 @@ func (r *reader) trained(o trainObject, runtime, job object) (all []Template, er
 		if takesResources(runtime, replicated) {
 			f.value = override(f.value, child(job, "spec", "trainer"))
 		}
-		s := source{count: func([]object) (int, error) { return n, nil }}
+		s := source{count: func([]object) (int, error) { return n, nil }, late: jobLate}
 		t, err := r.embedded(o.gvk, o.root, f, s, true)
 		if err != nil && !runtimeKind(o.gvk.Kind) {
 			err = fmt.Errorf("its runtime %s: %w", clip(objectMeta(runtime).Name), err)

@@ -3,6 +3,8 @@
 package stage
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,5 +20,34 @@ func TestAnAPIServerMayDropTheGroup(t *testing.T) {
 	}
 	if w := read(t, s, file); w.Group != "g" || w.Ungrouped {
 		t.Errorf("without an API server: group %q, dropped %t", w.Group, w.Ungrouped)
+	}
+}
+
+// classes is an API server with priority classes.
+type classes map[string]int32
+
+func (c classes) Create(_ context.Context, p *v1.Pod) (*v1.Pod, error, error) {
+	out := p.DeepCopy()
+	value := c[p.Spec.PriorityClassName]
+	out.Spec.Priority = &value
+	return out, nil, nil
+}
+
+// The API server is asked for the priority of a group whose pods name another class.
+func TestTheAPIServerIsAskedForPrioritiesOfGroups(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)}).Asking(t.Context(), classes{"": 5, "gold": 7, "same": 5})
+	const group = "apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n" +
+		"spec: {priorityClassName: CLASS, schedulingPolicy: {gang: {minCount: 1}}}\n---\n"
+	const member = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {schedulingGroup: {podGroupName: g}, " +
+		"containers: [{name: c, image: i}]}\n"
+	for class, want := range map[string]struct{ equal, known bool }{`""`: {true, true}, "gold": {false, true},
+		"same": {true, true}} {
+		all, left, err := s.Workloads([]byte(strings.Replace(group, "CLASS", class, 1)+member), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if equal, known := all[0].Rank.Equals(left.Groups[0].Rank); equal != want.equal || known != want.known {
+			t.Errorf("class %s: equal %t, known %t: %+v and %+v", class, equal, known, all[0].Rank, left.Groups[0].Rank)
+		}
 	}
 }

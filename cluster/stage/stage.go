@@ -257,26 +257,19 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		}
 		w.Asked, w.Refused, w.Misspelt = asked, t.Refused, podapi.Misspelt(t.Pod, known)
 		w.Scheduler, w.Schedulers = t.Pod.Spec.SchedulerName, known
-		w.Guessed, w.Ordered = t.Guessed != "", t.Ordered
+		w.Guessed, w.Late = t.Guessed != "", whatif.Late(t.Late)
 		w.Group, w.Ungrouped = named, asked && group.Of(&t.Pod.Spec) != named
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		w.Claims, w.LackedClaims = s.needs.of(t.Pod)
+		w.Rank.Class = t.Written.Spec.PriorityClassName // before the API server has named the default class
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
 		}
 		out = append(out, w)
 	}
-	return out, leftOf(f, namespace), nil
-}
-
-// leftOf returns the objects of a file that are no workloads. Groups without a namespace get the given one.
-func leftOf(f *manifest.File, namespace string) whatif.Left {
-	out := whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}
-	for _, g := range f.Groups {
-		out.Groups = append(out.Groups, whatif.Group{Namespace: cmp.Or(g.Namespace, namespace), Name: g.Name, Least: g.Least,
-			Label: g.Label, Part: g.Parent != ""})
-	}
-	return out
+	left = leftOf(f, namespace)
+	s.rankGroups(left.Groups, out, f.Templates)
+	return out, left, nil
 }
 
 // Like returns a workload of one more pod like an existing one. It returns an error if that pod does not exist.
@@ -437,7 +430,7 @@ func (s *Stage) barredEverywhere(t manifest.Template, why error) *whatif.Workloa
 // no scheduler does.
 func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
-		Priority: priority(t.Pod), Want: &whatif.Want{Request: podapi.Request(t.Pod)}}
+		Rank: rankOf(t.Pod.Spec.PriorityClassName, t.Pod.Spec.Priority), Want: &whatif.Want{Request: podapi.Request(t.Pod)}}
 	w := out.Want
 	peers, unjudged, err := s.peers(t.Pod)
 	if err != nil {

@@ -21,7 +21,12 @@ type Group struct {
 	Label string
 	// Part is set if the group belongs to a composite group.
 	Part bool
+	// Rank is its priority, which its pods need too. Of a group of a composite group, that one's counts.
+	Rank Rank
 }
+
+// Has reports whether the pods of a workload name the group.
+func (g *Group) Has(w *Workload) bool { return w.Namespace == g.Namespace && w.Group == g.Name }
 
 // Gang is a group of pods to place.
 type Gang struct {
@@ -118,6 +123,33 @@ func (p *Plan) Together(g Gang, step func() error) (out GangOutcome, err error) 
 	p.onTrial(func() { out = t.outcome(best) })
 	out.Doubt, out.More = t.doubt, t.more
 	return out, nil
+}
+
+// OneAfterTheOther is Together for a gang whose pods after the first ones come once these run: enough of the first pods
+// have to get nodes at the same time, and each of the others then gets the best one that is left.
+func (p *Plan) OneAfterTheOther(g Gang, first int, step func() error) (out GangOutcome, err error) {
+	late := g.Pods[first:]
+	g.Pods = g.Pods[:first]
+	if out, err = p.Together(g, step); err != nil {
+		return out, err
+	}
+	if !out.Fits || len(late) == 0 {
+		for _, m := range late {
+			out.Placed = append(out.Placed, Placement{Pod: m.ID, Node: assign.Left})
+		}
+		return out, nil
+	}
+	at := slices.IndexFunc(g.Racks, func(r Rack) bool { return r.Name == out.Rack })
+	g.Pods, g.Least = late, 0
+	if at >= 0 {
+		g.Racks = g.Racks[at : at+1]
+	}
+	more, err := p.Together(g, step)
+	if out.First < 0 && more.First >= 0 {
+		out.First, out.Refusals = first+more.First, more.Refusals
+	}
+	out.Placed = append(out.Placed, more.Placed...)
+	return out, err
 }
 
 // undone is what a node was before a pod was placed on trial.

@@ -54,10 +54,55 @@ type Workload struct {
 	Ungrouped bool
 	// Guessed: Count is a guess, since the kind of the object is not known.
 	Guessed bool
-	// Ordered: its controller makes the next pod once the one before it runs.
-	Ordered bool
-	// Priority is the priority of its pods; 0 if only a class is named.
-	Priority int32
+	// Late tells which of its pods the controller makes only when others run.
+	Late Late
+	// Rank is the priority of its pods.
+	Rank Rank
+}
+
+// Rank is a priority of pods or of a group, as far as it is known.
+type Rank struct {
+	Class string // the name of the priority class; "" for the default one
+	// Priority is nil if only the class is known.
+	Priority *int32
+}
+
+// Number returns the priority, or 0 if only the class is known.
+func (r Rank) Number() int32 {
+	if r.Priority == nil {
+		return 0
+	}
+	return *r.Priority
+}
+
+// Equals reports whether two priorities are equal. known is false if they are of different classes whose priorities are
+// not known.
+func (r Rank) Equals(o Rank) (equal, known bool) {
+	switch {
+	case r.Class == o.Class && (r.Priority == nil || o.Priority == nil):
+		return true, true
+	case r.Priority == nil || o.Priority == nil:
+		return false, false
+	}
+	return *r.Priority == *o.Priority, true
+}
+
+// Late is about an object that makes some of its pods only when other pods of it run. The zero Late is about one that
+// makes all pods at once.
+type Late struct {
+	// First is how many of the pods are made before.
+	First int
+	// Until is when the others are made, such as "gets its next pod when the one before it runs", and Remedy is what
+	// makes all pods at once; both are for people. Until is empty if all are made at once.
+	Until, Remedy string
+}
+
+// AtOnce returns how many of n pods of the workload are made before any of them runs.
+func (w *Workload) AtOnce(n int) int {
+	if w.Late.Until == "" {
+		return n
+	}
+	return min(n, w.Late.First)
 }
 
 // String names the object, for example "Deployment ml/trainer".

@@ -53,7 +53,7 @@ func checkGroups(s Stage, groups []whatif.Group, all []checked) (out []checkedGr
 
 func membersOf(all []checked, g whatif.Group) (out []checked) {
 	for _, x := range all {
-		if x.workload.Namespace == g.Namespace && x.workload.Group == g.Name {
+		if g.Has(x.workload) {
 			out = append(out, x)
 		}
 	}
@@ -95,6 +95,11 @@ func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
 	if pods := podsOf(members); pods < g.Least && len(members) > 0 && atLeast(members) {
 		out.Notes = append(out.Notes, fmt.Sprintf("its minCount is %d, and the files make %s of it, as far as that is known",
 			g.Least, podsText(pods)))
+	}
+	if text, certain := otherPriority(g, members); certain {
+		out.Problems = append(out.Problems, text)
+	} else if text != "" {
+		out.Notes = append(out.Notes, text)
 	}
 	if g.Least > 0 && len(members) > 0 {
 		out.Problems = append(out.Problems, groupProblems(s, g, members)...)
@@ -164,20 +169,48 @@ func (c checked) needsOthers() bool {
 	})
 }
 
-// oneAfterTheOther returns why a gang never has enough pods at the same time: a controller makes the next one when the
-// one before it runs. It returns "" if it has.
+// oneAfterTheOther returns why a gang never has enough pods at the same time: an object makes some of its pods when
+// others of it run. It returns "" if it has.
 func oneAfterTheOther(least, pods int, members []checked) string {
-	name := ""
+	var late *whatif.Workload
 	for _, x := range members {
-		if x.workload.Ordered {
-			name, pods = x.workload.String(), pods-x.workload.Count+1
+		if w := x.workload; !w.PerNode && w.AtOnce(w.Count) < w.Count {
+			pods -= w.Count - w.AtOnce(w.Count)
+			late = cmp.Or(late, w)
 		}
 	}
-	if name == "" || pods >= least {
+	if late == nil || pods >= least {
 		return ""
 	}
-	return fmt.Sprintf("%s gets its next pod when the one before it runs, and kube-scheduler waits for %d pods: set "+
-		"spec.podManagementPolicy to Parallel", name, least)
+	return fmt.Sprintf("%s %s, and kube-scheduler waits for %d pods: %s", late, late.Late.Until, least, late.Late.Remedy)
+}
+
+// otherPriority returns why kube-scheduler refuses a group because of the priority of its pods, or "". certain is false
+// if it refuses the group only if different classes have different priorities, which is not known.
+func otherPriority(g whatif.Group, members []checked) (text string, certain bool) {
+	const both = "kube-scheduler tries it only if they are equal: give both the same priorityClassName"
+	for _, x := range members {
+		w := x.workload
+		equal, known := w.Rank.Equals(g.Rank)
+		switch {
+		case g.Part || equal:
+		case known:
+			return fmt.Sprintf("its priority is %d, and that of the pods of %s is %d; %s", g.Rank.Number(), w, w.Rank.Number(),
+				both), true
+		case text == "":
+			text = fmt.Sprintf("its priority is that of %s, and the priority of the pods of %s is that of %s; %s",
+				className(g.Rank), w, className(w.Rank), both)
+		}
+	}
+	return text, false
+}
+
+// className names a priority class for people.
+func className(r whatif.Rank) string {
+	if r.Class == "" {
+		return "the default class"
+	}
+	return "the class " + r.Class
 }
 
 // within returns the workloads whose pods can run on a node of a rack, with these nodes alone.

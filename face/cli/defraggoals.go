@@ -148,7 +148,7 @@ func goalPods(tasks []*task) (out []defrag.Goal) {
 	for _, t := range tasks {
 		for i := range t.wanted {
 			out = append(out, defrag.Goal{Member: whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want},
-				Priority: t.workload.Priority, Later: !t.waiting})
+				Priority: t.workload.Rank.Number(), Later: !t.waiting})
 		}
 	}
 	return out

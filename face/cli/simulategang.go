@@ -114,15 +114,8 @@ func (g *podGroup) place(p *whatif.Plan, step func() error) error {
 	if g.outcome != nil {
 		return nil
 	}
-	gang := whatif.Gang{Least: g.Least, Racks: g.racks}
-	var of []*task
-	for _, t := range g.tasks {
-		for i := range t.wanted {
-			gang.Pods = append(gang.Pods, whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want})
-			of = append(of, t)
-		}
-	}
-	out, err := p.Together(gang, step)
+	gang, of, first := g.members()
+	out, err := p.OneAfterTheOther(gang, first, step)
 	if err != nil {
 		return err
 	}
@@ -142,6 +135,30 @@ func (g *podGroup) place(p *whatif.Plan, step func() error) error {
 		of[out.First].outcome.Refusals = out.Refusals
 	}
 	return nil
+}
+
+// members returns the gang with its pods, and the task of each pod. The first pods are made before any of the others:
+// the others come when these run. If these are too few for the gang to start, all pods count as first: then it never
+// starts, and the answer is about room.
+func (g *podGroup) members() (gang whatif.Gang, of []*task, first int) {
+	gang = whatif.Gang{Least: g.Least, Racks: g.racks}
+	for _, late := range []bool{false, true} {
+		for _, t := range g.tasks {
+			for i := range t.wanted {
+				if late == (i >= t.workload.AtOnce(t.wanted)) {
+					gang.Pods = append(gang.Pods, whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want})
+					of = append(of, t)
+				}
+			}
+		}
+		if !late {
+			first = len(of)
+		}
+	}
+	if first < g.Least {
+		first = len(of)
+	}
+	return gang, of, first
 }
 
 // writeGroups writes what becomes of each group.
@@ -212,6 +229,11 @@ func (g *podGroup) also() (out string) {
 	}
 	if text := oneAfterTheOther(g.Least, g.pods, members); text != "" && g.pods >= g.Least {
 		out += " It never starts, though: " + text + "."
+	}
+	if text, certain := otherPriority(g.Group, members); certain {
+		out += " It never starts, though: " + text + "."
+	} else if text != "" {
+		out += " Whether it starts is not certain: " + text + "."
 	}
 	return out
 }

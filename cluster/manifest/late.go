@@ -1,0 +1,76 @@
+package manifest
+
+import "slices"
+
+// This file finds the pods that an operator makes only when other pods of the same object run. They cannot start
+// together with these.
+
+// Late is about an object that makes some of its pods only when others of them run. The zero Late is about one that
+// makes all pods at once.
+type Late struct {
+	// First is how many of the pods are made before.
+	First int
+	// Until is when the others are made, and Remedy is what makes all pods at once; both are for people. Until is empty
+	// if all are made at once.
+	Until, Remedy string
+}
+
+// oneByOne is about a StatefulSet with the policy OrderedReady.
+var oneByOne = Late{First: 1, Until: "gets its next pod when the one before it runs",
+	Remedy: "set spec.podManagementPolicy to Parallel"}
+
+// workersLate is about the workers of a LeaderWorkerSet (pkg/controllers/pod_controller.go of lws: a group's
+// StatefulSet of workers is created when its leader is ready). The objects above the template are the whole one, its
+// spec, and its leaderWorkerTemplate. Without a leader's template, the leaders are made of the workers'.
+func workersLate(f found) (out Late) {
+	above := f.above
+	if above[1]["startupPolicy"] != "LeaderReady" {
+		return Late{}
+	}
+	out = Late{Until: "gets its workers when their leader runs", Remedy: "set spec.startupPolicy to LeaderCreated"}
+	if _, hasLeader := above[2]["leaderTemplate"]; !hasLeader {
+		out.First, _ = leaders(above) // counted before, without an error
+	}
+	return out
+}
+
+// jobLate is about a replicated job of a JobSet (pkg/controllers of jobset: startup_policy.go, depends_on.go). The last
+// objects above its pod template are the JobSet's spec, the job, its template, and the template's spec.
+func jobLate(f found) Late {
+	set, own := f.above[len(f.above)-4], f.above[len(f.above)-3]
+	if list, _ := own["dependsOn"].([]any); len(list) > 0 {
+		return Late{Until: "gets its pods when the replicated jobs that it depends on run or have succeeded",
+			Remedy: "remove dependsOn"}
+	}
+	policy, _ := set["startupPolicy"].(object)
+	list, _ := set["replicatedJobs"].([]any)
+	if policy["startupPolicyOrder"] != "InOrder" || !slices.ContainsFunc(before(list, own), makesPods) {
+		return Late{}
+	}
+	return Late{Until: "gets its pods when the replicated jobs before it run",
+		Remedy: "set spec.startupPolicy.startupPolicyOrder to AnyOrder"}
+}
+
+// before returns the elements of a list before the one with the name of own. The names of replicated jobs are unique.
+func before(list []any, own object) []any {
+	at := slices.IndexFunc(list, func(x any) bool {
+		o, ok := x.(object)
+		return ok && o["name"] == own["name"]
+	})
+	return list[:max(0, at)]
+}
+
+// makesPods reports whether a replicated job has pods: one without any counts as started.
+func makesPods(x any) bool {
+	o, _ := x.(object)
+	copies, err := number(o, "replicas", 1)
+	return err != nil || copies > 0
+}
+
+// launcherLate is about the replicas of an MPIJob (pkg/controller/mpi_job_controller.go of mpi-operator).
+func launcherLate(f found) Late {
+	if f.part != "Launcher" || f.above[1]["launcherCreationPolicy"] != "WaitForWorkersReady" {
+		return Late{}
+	}
+	return Late{Until: "gets its pod when the workers run", Remedy: "set spec.launcherCreationPolicy to AtStartup"}
+}
