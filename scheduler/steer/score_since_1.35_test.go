@@ -46,6 +46,28 @@ func TestScoresKeepWhatAClaimPrefers(t *testing.T) {
 	}
 }
 
+// Scoring is skipped for exactly the pods without claims, to which the wrapped plugin gives the score 0 everywhere.
+func TestPodsWithoutClaimsAreNotScored(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	pods := map[bool]*v1.Pod{true: podNamed("plain"), false: podNamed("claims")}
+	b.claim(pods[false], rather("a", "b"))
+	for skipped, pod := range pods {
+		cs := framework.NewCycleState()
+		if _, status := b.plugin.PreFilter(t.Context(), cs, pod, nil); !status.IsSuccess() && !status.IsSkip() {
+			t.Fatal(status.Message())
+		}
+		if status := b.plugin.PreScore(t.Context(), cs, pod, nil); status.IsSkip() != skipped {
+			t.Errorf("pod %s: PreScore returns %v", pod.Name, status)
+		}
+		info := framework.NewNodeInfo()
+		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+		if n, status := b.plugin.Score(t.Context(), cs, pod, info); skipped && (n != 0 || !status.IsSuccess()) {
+			t.Errorf("pod %s, whose scoring is skipped, gets %d, %v", pod.Name, n, status)
+		}
+	}
+}
+
 // scores returns the scores of the first nodes, after all of them were filtered.
 func (b *bench) scores(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo, first int) (out []int64) {
 	t.Helper()

@@ -10,6 +10,16 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
+var _ fwk.PreScorePlugin = (*Plugin)(nil)
+
+// PreScore skips pods without claims: to all nodes, the wrapped plugin gives them the score 0.
+func (p *Plugin) PreScore(_ context.Context, cs fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	if read(cs) == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return nil
+}
+
 // Score prefers nodes with devices near the pod, and among them those that the wrapped plugin prefers.
 func (p *Plugin) Score(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	return score(cs, info.Node().Name, func(cs fwk.CycleState) (int64, *fwk.Status) {
