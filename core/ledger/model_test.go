@@ -564,3 +564,17 @@ func (m *model) fail(t *testing.T, format string, args ...any) {
 	t.Helper()
 	t.Fatalf("after %s: %s", m.trace, fmt.Sprintf(format, args...))
 }
+
+// text returns a text that is the same for holdings that differ at most in container names, and in the kubelet's
+// choice among devices with the same NUMA nodes.
+func text(m *topo.Machine, hs []place.Holding) string {
+	var b strings.Builder
+	for _, h := range hs {
+		fmt.Fprintf(&b, "%s,%v", h.CPUs, h.Memory)
+		for _, d := range h.Devices {
+			fmt.Fprintf(&b, ",%s=%v", d.Resource, ids(m, d))
+		}
+		b.WriteByte(';')
+	}
+	return b.String()
+}

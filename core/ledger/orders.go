@@ -1,10 +1,8 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -79,9 +77,8 @@ type search struct {
 	after   []int         // the result of ticketMoments
 	done    []bool        // by index in assumed: the pod is admitted in the state that follow has reached
 	found   []*nodeState
-	seen    map[string]bool // keys of found
-	steps   int             // admissions tried
-	effort  int             // see maxEffort
+	steps   int // admissions tried
+	effort  int // see maxEffort
 	// full: a bound is reached; the search stops.
 	full bool
 	// spent: the search took too much effort; its result must not be used.
@@ -109,8 +106,7 @@ func (a *account) withoutWaiting() *state.Node {
 // newSearch returns a search of the pods that had their turn, before its first step.
 func (a *account) newSearch() search {
 	turned := a.assumed[:a.turnedCount()]
-	return search{limits: a.limits, assumed: turned, after: ticketMoments(turned), done: make([]bool, len(turned)),
-		seen: map[string]bool{}}
+	return search{limits: a.limits, assumed: turned, after: ticketMoments(turned), done: make([]bool, len(turned))}
 }
 
 // search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There
@@ -271,18 +267,11 @@ func (s *search) inTurnOrder(w *nodeState) *nodeState {
 	return w
 }
 
-// add adds a state unless an equal one was found. Nearly always there is one state, and nothing to compare. If the
-// bound on states is reached, add records that the search is incomplete.
+// add adds a state unless an equal one was found. If the bound on states is reached, add records that the search is
+// incomplete.
 func (s *search) add(w *nodeState) {
-	if len(s.found) == 1 {
-		s.seen[s.key(s.found[0])] = true
-	}
-	if len(s.found) > 0 {
-		key := s.key(w)
-		if s.seen[key] {
-			return
-		}
-		s.seen[key] = true
+	if slices.ContainsFunc(s.found, w.equal) {
+		return
 	}
 	if len(s.found) == s.limits.states {
 		s.cut, s.full = true, true
@@ -291,33 +280,20 @@ func (s *search) add(w *nodeState) {
 	s.found = append(s.found, w)
 }
 
-// key returns a text that is the same for two states if and only if they count as equal.
-func (s *search) key(w *nodeState) string {
-	var key strings.Builder
-	if len(s.assumed) > 0 {
-		for _, got := range w.got {
-			key.WriteString(text(w.usage.Machine, got) + "\n")
-		}
-	}
-	fmt.Fprintf(&key, "%p", w.base)
-	return key.String()
+// equal reports whether two states of a search count as equal.
+func (w *nodeState) equal(o *nodeState) bool {
+	return w.base == o.base && slices.EqualFunc(w.got, o.got, func(a, b []place.Holding) bool {
+		return slices.EqualFunc(a, b, func(x, y place.Holding) bool { return sameHolding(w.usage.Machine, x, y) })
+	})
 }
 
-// text returns a text that is the same for holdings that differ at most in container names, and in the kubelet's
-// choice among devices with the same NUMA nodes.
-func text(m *topo.Machine, hs []place.Holding) string {
-	var b strings.Builder
-	for _, h := range hs {
-		b.WriteString(h.CPUs.String())
-		for _, m := range h.Memory {
-			b.WriteString("," + m.Kind + "=" + strconv.FormatInt(m.Bytes, 10) + "@" + strconv.FormatUint(uint64(m.NUMAs), 2))
-		}
-		for _, d := range h.Devices {
-			b.WriteString("," + d.Resource + "=" + strings.Join(ids(m, d), "+"))
-		}
-		b.WriteByte(';')
-	}
-	return b.String()
+// sameHolding reports whether two holdings differ at most in the container's name, and in the kubelet's choice among
+// devices with the same NUMA nodes.
+func sameHolding(m *topo.Machine, a, b place.Holding) bool {
+	return a.CPUs.Equal(b.CPUs) && slices.Equal(a.Memory, b.Memory) &&
+		slices.EqualFunc(a.Devices, b.Devices, func(x, y place.DeviceBlock) bool {
+			return x.Resource == y.Resource && x.Free == y.Free && slices.Equal(ids(m, x), ids(m, y))
+		})
 }
 
 // ids returns the ids of a block's devices. If the kubelet chooses the devices, it returns for each one a text with
