@@ -68,7 +68,7 @@ func (p *Plugin) recordReserve(s *podState, node string, v place.Verdict, status
 		return status
 	}
 	s.Reserved(node, s.machine(node), v.Holdings)
-	if len(v.Holdings) > 0 {
+	if len(v.Holdings) > 0 && !s.OnTrial {
 		p.metrics.Made()
 	}
 	return status

@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -136,5 +137,30 @@ func TestPartnersAreTriedAgain(t *testing.T) {
 				t.Errorf("the pod is tried again: %v, want %v", woken, c.want)
 			}
 		})
+	}
+}
+
+// A reservation on trial is made for every pod of a group in every attempt. It is logged only at a high verbosity.
+func TestReservationsOnTrialAreLoggedOnlyAtAHighVerbosity(t *testing.T) {
+	for verbosity, want := range map[int]int{2: 1, 4: 2} {
+		p := newPlugin(t, refuse)
+		logger, text := logged(t, verbosity)
+		p.logger = logger
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		pod, cs := cpus("p", 4), framework.NewCycleState()
+		cs.SetPodGroupSchedulingCycle(framework.NewCycleState())
+		if _, status := p.PreFilter(t.Context(), cs, pod, nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		fits(t, p.Reserve(t.Context(), cs, pod, "n"))
+		p.Unreserve(t.Context(), cs, pod, "n")
+		cs.SetPodGroupSchedulingCycle(nil)
+		fits(t, p.Reserve(t.Context(), cs, pod, "n"))
+		p.Unreserve(t.Context(), cs, pod, "n")
+		for _, line := range []string{"Reserved pod=", "Released pod="} {
+			if n := strings.Count(text(), line); n != want {
+				t.Errorf("verbosity %d: %d lines have %q, want %d:\n%s", verbosity, n, line, want, text())
+			}
+		}
 	}
 }

@@ -23,6 +23,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return s.supposed.reserve(p, cs, s, pod, node)
 	}
 	if ok {
+		s.OnTrial = fwk.OnTrial(cs)
 		p.recordLeftOut(ctx, cs, pod, s)
 	}
 	return p.reserve(cs, pod, node, func() *fwk.Status { return p.book(cs, s, pod, node) })
@@ -97,13 +98,13 @@ func (p *Plugin) Unreserve(_ context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		p.promises.GiveBack(string(pod.UID))
 		p.flights.End(string(pod.UID))
 	}
-	switch {
-	case !ok:
-	case fwk.OnTrial(cs):
-		p.Book.Withdraw(s.uid)
-		s.Released(node)
-	default:
-		p.turns.Failed(p.Book, pod, node)
-		s.Released(node)
+	if !ok {
+		return
 	}
+	if s.OnTrial = fwk.OnTrial(cs); s.OnTrial {
+		p.Book.Withdraw(s.uid)
+	} else {
+		p.turns.Failed(p.Book, pod, node)
+	}
+	s.Released(node)
 }

@@ -13,12 +13,23 @@ import (
 
 // Attempt records one attempt to schedule a pod, for inspection and logs. The zero Attempt records nothing.
 type Attempt struct {
-	Log      PodLog
+	Log PodLog
+	// OnTrial is set while the pod is reserved only to see whether all pods of its group fit. Such a reservation and its
+	// end are logged at LevelData.
+	OnTrial  bool
 	decision *inspect.Decision
 }
 
 // NewAttempt begins the record of an attempt. d may be nil; then the attempt is only logged.
 func NewAttempt(l PodLog, d *inspect.Decision) Attempt { return Attempt{Log: l, decision: d} }
+
+// reservation returns the verbosity of lines about reservations.
+func (a *Attempt) reservation() int {
+	if a.OnTrial {
+		return LevelData
+	}
+	return LevelDecision
+}
 
 // Invalid records that the pod requests something invalid.
 func (a *Attempt) Invalid(why string) {
@@ -66,8 +77,8 @@ func (a *Attempt) Cost(node string, cost int64) {
 // Reserved records the pod's predicted holdings on the chosen node. m is the node's machine, or nil.
 func (a *Attempt) Reserved(node string, m *topo.Machine, predicted []place.Holding) {
 	a.decision.Reserve(node, predicted)
-	if a.Log.On(LevelDecision) {
-		a.Log.Info(LevelDecision, "Reserved", "node", node, "holdings", document.Text(m, predicted))
+	if level := a.reservation(); a.Log.On(level) {
+		a.Log.Info(level, "Reserved", "node", node, "holdings", document.Text(m, predicted))
 	}
 }
 
@@ -100,7 +111,7 @@ func (a *Attempt) Bound(node string) {
 // Released records that the reservation of a pod has ended, since it was not bound.
 func (a *Attempt) Released(node string) {
 	a.decision.Release()
-	a.Log.Info(LevelDecision, "Released", "node", node)
+	a.Log.Info(a.reservation(), "Released", "node", node)
 }
 
 // TriedAgain logs how many waiting pods are tried again, and the first of them.
