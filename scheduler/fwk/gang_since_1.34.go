@@ -10,9 +10,6 @@ type Gang struct{}
 // GangOf returns nil. Before 1.37, groups of pods are alpha, and the plugin places their pods one by one.
 func GangOf(_ Handle, _ CycleState, _ *v1.Pod) *Gang { return nil }
 
-// OnTrial returns false.
-func OnTrial(CycleState) bool { return false }
-
 // GroupOf returns nil.
 func GroupOf(Handle, *v1.Pod) (group *v1.ObjectReference, others, least int) { return nil, 0, 0 }
 

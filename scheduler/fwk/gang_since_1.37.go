@@ -23,9 +23,6 @@ func GangOf(h Handle, cs CycleState, pod *v1.Pod) *Gang {
 	return &Gang{h, pod.Namespace, group.Name, int(group.Spec.SchedulingPolicy.Gang.MinCount)}
 }
 
-// OnTrial reports whether a cycle belongs to a group cycle, which reserves pods only to see whether all of them fit.
-func OnTrial(cs CycleState) bool { return cs.IsPodGroupSchedulingCycle() }
-
 // GroupOf returns the group of a pod, how many other pods of the group have nodes, and how many the group needs to
 // start: 0 if they may start one by one. The group is nil if the pod belongs to none, or kube-scheduler does not know
 // it. GroupOf may be called by any goroutine.
