@@ -42,13 +42,16 @@ func (m mover) Run(ctx context.Context, p cli.MovePlan, again func(context.Conte
 	return m.cluster.Run(ctx, planOf(p), room.Options{Keep: m.options.Keep, AnswerWithin: m.options.AnswerWithin,
 		EvictWithin: m.options.EvictWithin, RunWithin: m.options.RunWithin, Say: say,
 		Again: func(ctx context.Context, left []room.Move) error {
-			var out []cli.PodOn
-			for _, x := range left {
-				out = append(out, cli.PodOn{Pod: document.Pod{Namespace: x.Namespace, Name: x.Name, UID: string(x.UID)},
-					Node: x.From})
-			}
-			return again(ctx, out)
+			return again(ctx, podsOn(left))
 		}})
+}
+
+func podsOn(moves []room.Move) (out []cli.PodOn) {
+	for _, x := range moves {
+		out = append(out, cli.PodOn{Pod: document.Pod{Namespace: x.Namespace, Name: x.Name, UID: string(x.UID)},
+			Node: x.From})
+	}
+	return out
 }
 
 func planOf(p cli.MovePlan) room.Plan {

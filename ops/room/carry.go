@@ -146,6 +146,9 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 		x.Say(fmt.Sprintf("the scheduler keeps %s", count(len(have), "place", "places")))
 		return have, nil
 	}
+	if x.Whole {
+		return nil, x.unkept(none)
+	}
 	early := slices.DeleteFunc(have, func(m move) bool { return x.away[m.From] })
 	if len(early) > 0 {
 		x.Say(fmt.Sprintf("the scheduler keeps %s, and more when these pods have moved",
@@ -158,6 +161,13 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 			x.left[i].NamespacedName, why))
 	}
 	return slices.Clone(x.left), nil
+}
+
+// unkept returns an error that names a pod whose successor has no place.
+func (x *carrying) unkept(none map[types.UID]string) error {
+	i := slices.IndexFunc(x.left, func(m move) bool { _, is := none[m.UID]; return is })
+	return fmt.Errorf("no place can be kept for the successor of pod %s: %s", x.left[i].NamespacedName,
+		none[x.left[i].UID])
 }
 
 // places returns the pods whose successors have places, and why the others have none. A request without room is tried
@@ -212,7 +222,7 @@ func (x *carrying) evict(ctx context.Context, now []move) error {
 	return x.until(ctx, x.EvictWithin, func(ctx context.Context) (bool, string, error) {
 		why := ""
 		for _, m := range slices.Clone(todo) {
-			switch err := evict.Pod(ctx, x.dynamic, m.pod); {
+			switch err := x.leave(ctx, m.pod); {
 			case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is ending, gone or replaced
 				x.Say("pod " + m.NamespacedName.String() + " is evicted from " + m.From)
 				is := func(o move) bool { return o.UID == m.UID }
@@ -225,6 +235,17 @@ func (x *carrying) evict(ctx context.Context, now []move) error {
 		}
 		return len(todo) == 0, why, x.name(ctx)
 	})
+}
+
+// leave evicts a pod, by the caller's function if there is one.
+func (x *carrying) leave(ctx context.Context, p *v1.Pod) error {
+	if x.Evict == nil {
+		return evict.Pod(ctx, x.dynamic, p)
+	}
+	if err := evict.Try(ctx, x.dynamic, p); err != nil {
+		return err
+	}
+	return x.Evict(ctx, p)
 }
 
 // siblings returns the pods of the controllers of moves, by UID.

@@ -4,8 +4,9 @@
 // the scheduler (status.nominatedNodeName), has the scheduler keep a place for the successor of each pod that is to
 // move (a ProvisioningRequest of Tenon's class), evicts the pods, and waits until all run.
 //
-// Invariants: pods leave by the Eviction API only, and only those of the plan, each by its UID. Before each round of
-// evictions the caller computes again whether the rest of the plan still works. If it does not, or a successor gets no
+// Invariants: pods leave by the Eviction API only, and only those of the plan, each by its UID; a caller that evicts by
+// itself ([Options.Evict]) keeps that. Before each round of evictions the caller computes again whether the rest of the
+// plan still works. If it does not, or a successor gets no
 // place in time, nothing more is evicted, and what was kept for pods that stay is released. After an interruption the
 // same plan goes on: what has moved is not there any more. The package computes no plan.
 package room
@@ -61,11 +62,16 @@ type Move struct {
 type Options struct {
 	// Keep has the scheduler keep a place for each successor before its pod is evicted.
 	Keep bool
+	// Whole evicts nothing unless the scheduler keeps a place for each successor. It needs Keep.
+	Whole bool
 	// AnswerWithin bounds how long the scheduler may take to answer whether it keeps places, EvictWithin how long
 	// disruption budgets may refuse an eviction, and RunWithin how long it may take until pods end and others run.
 	AnswerWithin, EvictWithin, RunWithin time.Duration
 	// Again computes again whether the plan works with these moves alone. It returns an error with the reason if not.
 	Again func(ctx context.Context, left []Move) error
+	// Evict, if not nil, evicts a pod in place of the Eviction API. It is called once the API server would accept the
+	// eviction of this pod, by its UID. If it returns an error, nothing more is evicted.
+	Evict func(ctx context.Context, p *v1.Pod) error
 	// Say is called with a line for each step.
 	Say func(line string)
 }

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// Another program gets the plan of the command defrag, and learns why there is none.
+func TestOtherProgramsAskWhichPodsMove(t *testing.T) {
+	s := Setup{Stages: stages([]byte(scattered(t, nil)))}
+	wide := MoveQuestion{For: []string{"ml/wide"}, Most: 3}
+	got, err := s.PlanMoves(t.Context(), wide)
+	if err != nil || got.Plan == nil || len(got.Plan.Moves) != 1 || got.Plan.Moves[0].Name != "train-0" ||
+		got.Plan.Moves[0].UID == "" || len(got.Plan.Goals) != 1 || got.Plan.Goals[0].Node != "gpu-a" {
+		t.Fatalf("the plan is %+v: %v", got.Plan, err)
+	}
+	if err := s.PlanStillWorks(t.Context(), wide, got.Plan.Moves); err != nil {
+		t.Errorf("the plan does not work any more: %v", err)
+	}
+	if err := s.PlanStillWorks(t.Context(), wide, nil); err == nil {
+		t.Error("the plan works without its move")
+	}
+
+	low := int32(-1)
+	for name, c := range map[string]struct {
+		change func(q *MoveQuestion)
+		why    string
+	}{
+		"another namespace": {func(q *MoveQuestion) { q.Namespaces = []string{"web"} }, "each is of another namespace"},
+		"a high priority":   {func(q *MoveQuestion) { q.MaxPriority = &low }, "each has a priority above -1"},
+	} {
+		q := wide
+		c.change(&q)
+		got, err := s.PlanMoves(t.Context(), q)
+		if err != nil || got.Plan != nil || !strings.Contains(got.Why, c.why) || strings.Contains(got.Why, "\n") {
+			t.Errorf("%s: got %+v, %v, want one line with %q", name, got, err, c.why)
+		}
+	}
+	for name, q := range map[string]MoveQuestion{"no moves": {For: []string{"ml/wide"}}, "no pod": {Most: 1},
+		"a pod that is not there": {For: []string{"ml/none"}, Most: 1}} {
+		if got, err := s.PlanMoves(t.Context(), q); err == nil {
+			t.Errorf("%s: got %+v, want an error", name, got)
+		}
+	}
+}
