@@ -20,6 +20,7 @@
 //	go run ./test console [ARGS..] only the pages of the console, in a real browser
 //	go run ./test volcano [ARGS..] only the plugin for Volcano's scheduler, which needs a build of another release
 //	                               of Kubernetes
+//	go run ./test descheduler [ARGS..] only the plugin for the descheduler: its own tests, and on lab clusters
 //	go run ./test library [ARGS..] only the plugin in sigs.k8s.io/scheduler-library, which needs a build of another
 //	                               release of Kubernetes. Part lab leaves it out where that is not built
 //	go run ./test operators [ARGS..] only gangs of Kueue, JobSet and LeaderWorkerSet, which part lab leaves out where
@@ -59,24 +60,25 @@ import (
 const usage = `usage: go run ./test [COMMAND] [ARGS...]
 
 Without a command all checks run, and ARGS go to go test. Commands:
-  unit       only what links neither a kubelet nor an API server, the linters, and verify
-  lab        only what links them; images, chart, console, the plugin for Volcano's scheduler, and, where
-             built, the plugin in scheduler-library and gangs of operators
-  machines   only the tests on real nodes, like all checks, which run one of these after recent changes only
-  verify     only generated files and the rules of the repository
-  lint       only the linters
-  headlamp   only the plugin for Headlamp, which needs node
-  race       only the heavy packages, under the race detector
-  node       only the tests on real nodes
-  install    only the installation on a real node, which all checks leave out
-  console    only the pages of the console, in a real browser
-  volcano    only the plugin for Volcano's scheduler
-  library    only the plugin in sigs.k8s.io/scheduler-library
-  operators  only gangs of Kueue, JobSet and LeaderWorkerSet (the first time some seven minutes to build these)
-  doctor     only the doctor and changes of kubelets, on more clusters, and on a real node (40 minutes)
-  mixed      only kubelets of four releases under one scheduler, and older schedulers (the first time 20 minutes)
-  model      only every interleaving of three pods, two reports and a restart, to depth 2
-  packages   only installs the Debian packages that tests need
+  unit         only what links neither a kubelet nor an API server, the linters, and verify
+  lab          only what links them; images, chart, console, the plugins for Volcano's scheduler and the descheduler,
+               and, where built, the plugin in scheduler-library and gangs of operators
+  machines     only the tests on real nodes, like all checks, which run one of these after recent changes only
+  verify       only generated files and the rules of the repository
+  lint         only the linters
+  headlamp     only the plugin for Headlamp, which needs node
+  race         only the heavy packages, under the race detector
+  node         only the tests on real nodes
+  install      only the installation on a real node, which all checks leave out
+  console      only the pages of the console, in a real browser
+  volcano      only the plugin for Volcano's scheduler
+  descheduler  only the plugin for the descheduler
+  library      only the plugin in sigs.k8s.io/scheduler-library
+  operators    only gangs of Kueue, JobSet and LeaderWorkerSet (the first time some seven minutes to build these)
+  doctor       only the doctor and changes of kubelets, on more clusters, and on a real node (40 minutes)
+  mixed        only kubelets of four releases under one scheduler, and older schedulers (the first time 20 minutes)
+  model        only every interleaving of three pods, two reports and a restart, to depth 2
+  packages     only installs the Debian packages that tests need
 `
 
 func main() {
@@ -135,6 +137,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		return errors.Join(err, r.trial(ctx, console, args[1:]))
 	case "volcano":
 		return errors.Join(err, r.volcano(ctx, args[1:]))
+	case "descheduler":
+		return errors.Join(err, r.descheduler(ctx, args[1:]))
 	case "library":
 		return errors.Join(err, r.library(ctx, args[1:]))
 	case "operators":
@@ -180,7 +184,7 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 			r.step(ctx, "effort of the core", "run", "./test/effort"), r.lint(ctx), r.headlamp(ctx))
 	case "lab":
 		return errors.Join(r.heavy(ctx, args, false), r.release(ctx), r.chart(ctx, args), r.trial(ctx, console, args),
-			r.volcano(ctx, args), r.builtLibrary(ctx, args), r.builtOperators(ctx, args))
+			r.volcano(ctx, args), r.descheduler(ctx, args), r.builtLibrary(ctx, args), r.builtOperators(ctx, args))
 	}
 	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)), r.pinnedNodes(ctx, args))
 }

@@ -15,8 +15,11 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 var program = flag.String("descheduler", "",
@@ -219,4 +222,43 @@ func (d *descheduler) moves(ctx context.Context, t *testing.T, goal, always, pos
 	}
 	d.runs(ctx, t, goal)
 	return 0
+}
+
+// A tenant's pod that waits has no pods of a higher priority moved, whatever it requests.
+func TestTheDeschedulerMovesNoMoreImportantPods(t *testing.T) {
+	if *program == "" {
+		t.Skip("no -descheduler: \"go run ./test descheduler\" builds it")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
+	d := newDescheduler(ctx, t, s)
+	if _, err := s.client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: -10}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	goal, p := "", planned{}
+	for k := uint64(0); len(p.Moves) == 0; k++ {
+		r := rand.New(rand.NewPCG(*seed+k, 6))
+		if goal, _, p = s.scatter(ctx, t, r, tenon, fmt.Sprint("r", k)); len(p.Moves) == 0 {
+			s.clear(ctx, t, goal)
+		}
+	}
+	was, err := s.client.CoreV1().Pods("default").Get(ctx, goal, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.world.end(ctx, t, goal)
+	low := pod("low", "", int(was.Spec.Containers[0].Resources.Requests.Cpu().Value()))
+	low.Spec.PriorityClassName = "low"
+	if s.world.create(ctx, t, low); s.tried(ctx, t, low.Name) != workload.Pending {
+		t.Fatal("the pod does not wait")
+	}
+	d.idle(ctx, t, low.Name, func() string {
+		log := d.once(ctx, t, "", "{}", "{pendingFor: 0s, most: 10, maxPriority: 1000}")
+		if !strings.Contains(log, "each has a priority above -10") {
+			t.Errorf("the log does not name the priority:\n%s", log)
+		}
+		return log
+	})
 }
