@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -45,7 +46,8 @@ func NewRoomMaker(cfg *rest.Config, b MoveBounds) (*RoomMaker, error) {
 	return &RoomMaker{reader: reader, room: c, bounds: b}, nil
 }
 
-// Look reads the cluster once, and returns a function that answers questions about what was read.
+// Look reads the cluster once, and returns a function that answers questions about what was read. It asks the bounds
+// about each pod once.
 func (m *RoomMaker) Look(ctx context.Context) (func(context.Context, cli.MoveQuestion) (cli.MoveAnswer, error), error) {
 	s, problems, err := stage.Read(ctx, m.reader)
 	if err != nil {
@@ -58,12 +60,21 @@ func (m *RoomMaker) Look(ctx context.Context) (func(context.Context, cli.MoveQue
 		return s, problems, "", nil
 	}
 	same := func(_ context.Context, _ cli.Kubeconfig, s cli.Stage) (cli.Stage, error) { return s, nil }
-	return m.setup(known, same).PlanMoves, nil
+	b, refused := m.bounds, map[types.UID]string{}
+	b.Refuses = func(p *v1.Pod) string {
+		why, known := refused[p.UID]
+		if !known {
+			why = m.bounds.Refuses(p)
+			refused[p.UID] = why
+		}
+		return why
+	}
+	return b.setup(known, same).PlanMoves, nil
 }
 
 // Carry carries out a plan for a question, and returns when all its pods run; see [room.Cluster.Run]. It sets o.Again.
 func (m *RoomMaker) Carry(ctx context.Context, q cli.MoveQuestion, p cli.MovePlan, o room.Options) error {
-	s := m.setup(func(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
+	s := m.bounds.setup(func(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
 		now, problems, err := stage.Read(ctx, m.reader)
 		if err != nil {
 			return nil, nil, "", err
@@ -78,11 +89,11 @@ func (m *RoomMaker) Carry(ctx context.Context, q cli.MoveQuestion, p cli.MovePla
 }
 
 // setup returns what plans moves within the bounds.
-func (m *RoomMaker) setup(
+func (b MoveBounds) setup(
 	cluster func(context.Context, cli.Kubeconfig) (cli.Stage, []document.Problem, string, error),
 	budgets func(context.Context, cli.Kubeconfig, cli.Stage) (cli.Stage, error)) cli.Setup {
 	moving := moving(budgets)
-	moving.Movers = m.bounds.movers
+	moving.Movers = b.movers
 	return cli.Setup{Stages: cli.Stages{Cluster: cluster, Moving: moving}}
 }
 

@@ -198,7 +198,7 @@ func (p *makeRoom) carryOut(ctx context.Context, log klog.Logger, w *v1.Pod, q c
 		return p.pretend(ctx, plan)
 	}
 	err := p.maker.Carry(ctx, q, plan, room.Options{Keep: p.args.Keep != KeepNever, Whole: p.args.Keep == KeepAlways,
-		AnswerWithin: p.args.AnswerTimeout.Duration, EvictWithin: p.args.EvictTimeout.Duration,
+		Once: true, AnswerWithin: p.args.AnswerTimeout.Duration, EvictWithin: p.args.EvictTimeout.Duration,
 		RunWithin: p.args.RunTimeout.Duration, Evict: p.evict, Say: func(line string) { log.Info(line) }})
 	if err != nil {
 		p.stopped[w.UID] = p.now()

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,12 +12,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -237,13 +240,7 @@ func TestTheDeschedulerMovesNoMoreImportantPods(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: -10}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	goal, p := "", planned{}
-	for k := uint64(0); len(p.Moves) == 0; k++ {
-		r := rand.New(rand.NewPCG(*seed+k, 6))
-		if goal, _, p = s.scatter(ctx, t, r, tenon, fmt.Sprint("r", k)); len(p.Moves) == 0 {
-			s.clear(ctx, t, goal)
-		}
-	}
+	goal := d.needsMoves(ctx, t, tenon)
 	was, err := s.client.CoreV1().Pods("default").Get(ctx, goal, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -261,4 +258,59 @@ func TestTheDeschedulerMovesNoMoreImportantPods(t *testing.T) {
 		}
 		return log
 	})
+}
+
+// needsMoves draws clusters until a pod waits for which others have to move, and returns the pod.
+func (d *descheduler) needsMoves(ctx context.Context, t *testing.T, tenon commandFor) (goal string) {
+	t.Helper()
+	for k := *seed; ; k++ {
+		goal, _, p := d.scatter(ctx, t, rand.New(rand.NewPCG(k, 6)), tenon, fmt.Sprint("r", k))
+		if len(p.Moves) > 0 {
+			t.Logf("seed %d", k)
+			return goal
+		}
+		d.clear(ctx, t, goal)
+	}
+}
+
+// A descheduler that is ended while it waits for the scheduler's answers leaves nothing behind, and evicts nothing.
+func TestTheDeschedulerLeavesNothingBehind(t *testing.T) {
+	if *program == "" {
+		t.Skip("no -descheduler: \"go run ./test descheduler\" builds it")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	s, tenon := newSets(ctx, t)
+	d := newDescheduler(ctx, t, s)
+	goal := d.needsMoves(ctx, t, tenon)
+	if err := s.sched.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	d.idle(ctx, t, goal, func() string {
+		log := d.once(ctx, t, "", "{}", "{pendingFor: 0s, most: 10, answerTimeout: 2s}")
+		if !strings.Contains(log, "no scheduler answers whether it keeps places") {
+			t.Errorf("the log does not say what was missing:\n%s", log)
+		}
+		return log
+	})
+	d.idle(ctx, t, goal, func() string {
+		c := d.command(ctx, t, "", "{}", "{pendingFor: 0s, most: 10}")
+		var log strings.Builder
+		c.Stderr = &log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+			asked, err := d.requests.In("default").List(ctx, metav1.ListOptions{})
+			return len(asked.Items) > 0, err
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
+			t.Errorf("the descheduler: %v\n%s", err, log.String())
+		}
+		return log.String()
+	})
+	s.sched = nil
+	s.schedule(t)
 }

@@ -72,12 +72,17 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !o.Once {
 		return fmt.Errorf("interrupted, carry the same plan out again to go on: %w", context.Cause(ctx))
 	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
+	defer stop()
 	return errors.Join(fmt.Errorf("stopped, %d of %d pods were evicted: %w", len(p.Moves)-len(x.left), len(p.Moves), err),
 		x.giveUp(ctx))
 }
+
+// giveUpWithin bounds how long it may take to release what is kept.
+const giveUpWithin = 20 * time.Second
 
 // giveUp takes back what holds up others for pods that do not move.
 func (x *carrying) giveUp(ctx context.Context) error {

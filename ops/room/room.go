@@ -69,6 +69,8 @@ type Options struct {
 	AnswerWithin, EvictWithin, RunWithin time.Duration
 	// Again computes again whether the plan works with these moves alone. It returns an error with the reason if not.
 	Again func(ctx context.Context, left []Move) error
+	// Once releases what is kept for pods that stay after an interruption, too: the plan will not be carried out again.
+	Once bool
 	// Evict, if not nil, evicts a pod in place of the Eviction API. It is called once the API server would accept the
 	// eviction of this pod, by its UID. If it returns an error, nothing more is evicted.
 	Evict func(ctx context.Context, p *v1.Pod) error
