@@ -117,14 +117,16 @@ type comers struct {
 // newComers finds the pods that may have used up room of requests.
 func newComers(requests []provisioning.Request, pods []Stored) comers {
 	out := comers{map[string][]*v1.Pod{}, map[string][]*v1.Pod{}}
-	owners := map[string]bool{}
+	owners, keeps := map[string]bool{}, map[string]bool{}
 	for i := range requests {
-		owners[requests[i].Owner()] = true
+		r := &requests[i]
+		owners[r.Owner()] = true
+		keeps[r.Namespace+"/"+r.Name] = r.Is(provisioning.Provisioned) && !r.Over()
 	}
 	for p := range EachPod(pods) {
 		switch name := apipod.Request(p); {
 		case p.Spec.NodeName == "":
-		case name != "":
+		case keeps[name]:
 			out.named[name] = append(out.named[name], p)
 		case len(owners) > 1 || !owners[""]:
 			if owner := apipod.Owner(p); owner != "" && owners[owner] {

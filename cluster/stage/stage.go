@@ -212,7 +212,9 @@ func (s *Stage) Pending() (out []*whatif.Workload) {
 	}
 	slices.SortFunc(pods, inOrder)
 	for _, p := range pods {
-		out = append(out, s.toPlace(p))
+		w := s.toPlace(p)
+		w.Held = len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil
+		out = append(out, w)
 	}
 	return out
 }

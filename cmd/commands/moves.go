@@ -37,19 +37,19 @@ func (m mover) Check(ctx context.Context, p cli.MovePlan) error {
 	return m.cluster.Check(ctx, planOf(p), room.Options{Keep: m.options.Keep})
 }
 
-func (m mover) Run(ctx context.Context, p cli.MovePlan, again func(context.Context, []cli.PodOn) error,
-	say func(string)) error {
+func (m mover) Run(ctx context.Context, p cli.MovePlan, again cli.Again, say func(string)) error {
 	return m.cluster.Run(ctx, planOf(p), room.Options{Keep: m.options.Keep, AnswerWithin: m.options.AnswerWithin,
 		EvictWithin: m.options.EvictWithin, RunWithin: m.options.RunWithin, Say: say,
-		Again: func(ctx context.Context, left []room.Move) error {
-			return again(ctx, podsOn(left))
+		Again: func(ctx context.Context, left []room.Move) (room.Plan, error) {
+			p, err := again(ctx, podsOn(left))
+			return planOf(p), err
 		}})
 }
 
 func podsOn(moves []room.Move) (out []cli.PodOn) {
 	for _, x := range moves {
 		out = append(out, cli.PodOn{Pod: document.Pod{Namespace: x.Namespace, Name: x.Name, UID: string(x.UID)},
-			Node: x.From})
+			Node: x.From, To: x.To})
 	}
 	return out
 }
@@ -60,7 +60,8 @@ func planOf(p cli.MovePlan) room.Plan {
 		out.Goals = append(out.Goals, room.Goal{NamespacedName: named(x), Node: x.Node})
 	}
 	for _, x := range p.Moves {
-		out.Moves = append(out.Moves, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node})
+		out.Moves = append(out.Moves, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node,
+			To: x.To})
 	}
 	return out
 }

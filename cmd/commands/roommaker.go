@@ -72,6 +72,9 @@ func (m *RoomMaker) Look(ctx context.Context) (func(context.Context, cli.MoveQue
 	return b.setup(known, same).PlanMoves, nil
 }
 
+// Sweep deletes what plans have left behind that were stopped, where it keeps nothing any more.
+func (m *RoomMaker) Sweep(ctx context.Context) error { return m.room.Sweep(ctx) }
+
 // Carry carries out a plan for a question, and returns when all its pods run; see [room.Cluster.Run]. It sets o.Again.
 func (m *RoomMaker) Carry(ctx context.Context, q cli.MoveQuestion, p cli.MovePlan, o room.Options) error {
 	s := m.bounds.setup(func(ctx context.Context, _ cli.Kubeconfig) (cli.Stage, []document.Problem, string, error) {
@@ -81,7 +84,10 @@ func (m *RoomMaker) Carry(ctx context.Context, q cli.MoveQuestion, p cli.MovePla
 		}
 		return now, problems, "", nil
 	}, budgetsBy(m.reader))
-	o.Again = func(ctx context.Context, left []room.Move) error { return s.PlanStillWorks(ctx, q, podsOn(left)) }
+	o.Again = func(ctx context.Context, left []room.Move) (room.Plan, error) {
+		p, err := s.PlanAgain(ctx, q, podsOn(left))
+		return planOf(p), err
+	}
 	if err := m.room.Check(ctx, planOf(p), o); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func stages() cli.Stages {
 
 // moving returns the functions for the command defrag. budgets is the first one of them.
 func moving(budgets func(context.Context, cli.Kubeconfig, cli.Stage) (cli.Stage, error)) *cli.Moving {
-	return &cli.Moving{Budgets: budgets, Movers: movers, Released: released, Ending: ending,
+	return &cli.Moving{Budgets: budgets, Movers: movers, Booked: booked, Released: released, Ending: ending,
 		Leaving: leaving, Unrelated: unrelated}
 }
 
@@ -60,6 +60,38 @@ func movers(ctx context.Context, s cli.Stage, b defrag.Bounds, at time.Time) (de
 	return known.Movers(ctx, b, at)
 }
 
+// bookings returns the requests that keep places for the successors of pods, by UID of the pod.
+func bookings(s *stage.Stage, uids []string) map[string]string {
+	of := map[string]bool{}
+	for _, uid := range uids {
+		of[uid] = true
+	}
+	out := map[string]string{}
+	for _, p := range s.Pods() {
+		if m := p.Pod(); of[string(m.UID)] {
+			out[string(m.UID)] = m.Namespace + "/" + room.BookingName(m.UID)
+		}
+	}
+	return out
+}
+
+// booked returns the pods for whose successors places are kept.
+func booked(s cli.Stage, uids []string) map[string]bool {
+	out := map[string]bool{}
+	known, ok := s.(*stage.Stage)
+	if !ok {
+		return out
+	}
+	for uid, request := range bookings(known, uids) {
+		for _, n := range known.Nodes() {
+			if n.Kept[request] != nil {
+				out[uid] = true
+			}
+		}
+	}
+	return out
+}
+
 // released returns a stage as if nothing were kept for the successors of pods.
 func released(s cli.Stage, uids []string) cli.Stage {
 	known, ok := s.(*stage.Stage)
@@ -67,14 +99,8 @@ func released(s cli.Stage, uids []string) cli.Stage {
 		return s
 	}
 	requests := map[string]bool{}
-	of := map[string]bool{}
-	for _, uid := range uids {
-		of[uid] = true
-	}
-	for _, p := range known.Pods() {
-		if m := p.Pod(); of[string(m.UID)] {
-			requests[m.Namespace+"/"+room.BookingName(m.UID)] = true
-		}
+	for _, request := range bookings(known, uids) {
+		requests[request] = true
 	}
 	return known.Releasing(requests)
 }

@@ -58,6 +58,8 @@ type Workload struct {
 	Late Late
 	// Rank is the priority of its pods.
 	Rank Rank
+	// Held: the pod exists, and no scheduler places it now: it has scheduling gates, or is being deleted.
+	Held bool
 }
 
 // Rank is a priority of pods or of a group, as far as it is known.

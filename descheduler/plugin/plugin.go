@@ -129,6 +129,11 @@ func (p *makeRoom) balance(ctx context.Context, log klog.Logger) error {
 		p.once(log, waiting[0], "the policy allows no evictions")
 		return nil
 	}
+	if !p.dryRun && p.args.Keep != KeepNever {
+		if err := p.maker.Sweep(ctx); err != nil {
+			return err
+		}
+	}
 	ask, err := p.maker.Look(ctx)
 	if err != nil {
 		return err
@@ -198,7 +203,7 @@ func (p *makeRoom) carryOut(ctx context.Context, log klog.Logger, w *v1.Pod, q c
 		return p.pretend(ctx, plan)
 	}
 	err := p.maker.Carry(ctx, q, plan, room.Options{Keep: p.args.Keep != KeepNever, Whole: p.args.Keep == KeepAlways,
-		Once: true, AnswerWithin: p.args.AnswerTimeout.Duration, EvictWithin: p.args.EvictTimeout.Duration,
+		AnswerWithin: p.args.AnswerTimeout.Duration, EvictWithin: p.args.EvictTimeout.Duration,
 		RunWithin: p.args.RunTimeout.Duration, Evict: p.evict, Say: func(line string) { log.Info(line) }})
 	if err != nil {
 		p.stopped[w.UID] = p.now()

@@ -26,6 +26,8 @@ type Moving struct {
 	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Movers returns the pods that may move at a time. An error of the user's bounds names them.
 	Movers func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error)
+	// Booked returns the pods of some, by UID, for whose successors a place is kept by a plan that is carried out.
+	Booked func(s Stage, uids []string) map[string]bool
 	// Released returns the stage as if no places were kept for the successors of pods, by UID, which a plan keeps that is
 	// carried out.
 	Released func(s Stage, uids []string) Stage
@@ -203,6 +205,7 @@ func (f *defragFlags) simulates() simulateFlags {
 // defragmentation is one run of the command: its input, and what was found.
 type defragmentation struct {
 	stage    Stage
+	kept     Stage // with the places that are kept for successors, and with pods that end
 	source   string
 	problems []document.Problem
 	tasks    []*task
@@ -215,6 +218,7 @@ type defragmentation struct {
 	notJudged []string
 	partial   string // what of the cluster was not read
 	asked     []string
+	bare      bool     // pods without a controller may move
 	without   []string // with --any, the pods that get no room
 	newcomers []PodOn  // pods that might move and are not of the plan that is carried out
 	ending    int      // pods that are being deleted, and count as gone
@@ -269,7 +273,8 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 			return nil, err
 		}
 	}
-	d := &defragmentation{source: all.source, problems: all.problems, asked: f.asked}
+	d := &defragmentation{bare: f.bare, source: all.source, problems: all.problems, asked: f.asked}
+	d.kept = all.stage
 	if f.only != nil {
 		all.stage = moving.Released(all.stage, slices.Sorted(maps.Keys(f.only)))
 	}

@@ -32,6 +32,7 @@ var moving = &Moving{
 		return s.(*stage.Stage).Movers(ctx, b, at)
 	},
 	Released: func(s Stage, _ []string) Stage { return s }, // these clusters keep no places
+	Booked:   func(Stage, []string) map[string]bool { return nil },
 	Ending: func(s Stage) (Stage, int) {
 		after, n := s.(*stage.Stage).Ending()
 		return after, n

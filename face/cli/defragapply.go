@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // This file carries out a plan that moves pods.
@@ -52,6 +53,8 @@ type PodOn struct {
 	document.Pod
 
 	Node string
+	// To is the node of a move's new place.
+	To string
 }
 
 // MoveOptions select how a plan is carried out; the flags of the command explain them.
@@ -69,10 +72,14 @@ func moveDefaults() MoveOptions {
 type Mover interface {
 	// Check returns an error if the API server would refuse a part of the plan. It changes nothing.
 	Check(ctx context.Context, p MovePlan) error
-	// Run carries the plan out. Before each round of evictions it calls again with the moves that are left, and stops if
-	// that returns an error. It calls say with a line for each step.
-	Run(ctx context.Context, p MovePlan, again func(ctx context.Context, left []PodOn) error, say func(string)) error
+	// Run carries the plan out. Before each round of evictions it calls again with the moves that are left, and goes on
+	// with the plan that this returns, or stops at its error. It calls say with a line for each step.
+	Run(ctx context.Context, p MovePlan, again Again, say func(string)) error
 }
+
+// Again returns a plan with no other moves than some that are left. It returns an error if there is none, or if the
+// places that are kept for their successors are in its way.
+type Again func(ctx context.Context, left []PodOn) (MovePlan, error)
 
 // Move returns what carries out plans in the cluster of a kubeconfig. It changes nothing yet.
 type Move func(k Kubeconfig, o MoveOptions) (Mover, error)
@@ -167,7 +174,7 @@ func (p *defragDocument) ask() (f defragFlags, err error) {
 			f.pods = append(f.pods, x.Pod)
 		}
 	}
-	f.pending, f.only = false, map[string]bool{}
+	f.pending, f.any, f.only = false, false, map[string]bool{}
 	for _, m := range p.Moves {
 		f.only[m.UID] = true
 	}
@@ -183,7 +190,7 @@ func (d *defragmentation) restrict(only map[string]bool) {
 			keep = append(keep, m)
 			continue
 		}
-		d.newcomers = append(d.newcomers, PodOn{document.PodOf(m.Pod), d.stage.Nodes()[m.Node].Name})
+		d.newcomers = append(d.newcomers, PodOn{Pod: document.PodOf(m.Pod), Node: d.stage.Nodes()[m.Node].Name})
 	}
 	d.field.Movers = keep
 }
@@ -239,15 +246,37 @@ func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) 
 	return d, nil
 }
 
+// again computes a plan with some moves once more, and whether it works with the places that are kept by now.
+func (a *app) again(c *cobra.Command, f defragFlags, left []PodOn) (MovePlan, error) {
+	f.only = map[string]bool{}
+	for _, x := range left {
+		f.only[x.UID] = true
+	}
+	d, err := a.replan(c, f)
+	if err != nil {
+		return MovePlan{}, err
+	}
+	goals := func(s Stage) ([]*task, error) {
+		out, _, err := a.goals(f, s, nil, io.Discard)
+		return out, err
+	}
+	if !d.worksBeside(a.setup.Stages.Moving, goals) {
+		return MovePlan{}, errors.New("the places that the scheduler keeps for the pods that move are in the way of the " +
+			"plan: plan again")
+	}
+	return d.order(), nil
+}
+
 // order returns what is to be done.
 func (d *defragmentation) order() (out MovePlan) {
 	out.Empty = d.empty
 	for _, x := range d.result.Plan.Placed {
-		out.Goals = append(out.Goals, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name})
+		out.Goals = append(out.Goals, PodOn{Pod: document.PodOf(x.Pod), Node: d.problem.Nodes[x.Node].Name})
 	}
 	for _, m := range d.result.Plan.Moves {
 		x := &d.problem.Movers[m.Mover]
-		out.Moves = append(out.Moves, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name})
+		out.Moves = append(out.Moves, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
+			d.problem.Nodes[m.To.Node].Name})
 	}
 	slices.SortFunc(out.Moves, func(a, b PodOn) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -277,8 +306,8 @@ func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, d
 		return err
 	}
 	out, order := c.OutOrStdout(), d.order()
-	if len(order.Moves) == 0 && len(order.Empty) == 0 {
-		_, err := fmt.Fprintln(out, "Nothing has to move any more.")
+	if len(order.Moves) == 0 {
+		_, err := fmt.Fprintln(out, "Nothing has to move.")
 		return err
 	}
 	if err := by.Check(c.Context(), order); err != nil {
@@ -291,22 +320,14 @@ func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, d
 		fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
 		return errDeclined
 	}
-	again := func(ctx context.Context, left []PodOn) error {
-		f.only = map[string]bool{}
-		for _, x := range left {
-			f.only[x.UID] = true
-		}
-		_, err := a.replan(c, f)
-		return err
-	}
+	again := func(_ context.Context, left []PodOn) (MovePlan, error) { return a.again(c, f, left) }
 	if err := by.Run(c.Context(), order, again, func(line string) {
 		fmt.Fprintln(out, line)
 		flush(out)
 	}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s moved%s.\n", choose(len(order.Moves), "1 pod has", fmt.Sprintf("%d pods have",
-		len(order.Moves))), choose(len(order.Goals), ", and the pod that waited runs", ", and all run"))
+	_, err = fmt.Fprintln(out, choose(len(order.Goals), "The pod that waited runs.", "All pods run."))
 	return err
 }
 
@@ -316,9 +337,12 @@ func (d *defragmentation) announce(w io.Writer, o MoveOptions) error {
 	d.writeMoves(b, MaxMoves)
 	d.writePlaced(b, maxGoal)
 	fmt.Fprintln(b)
-	kept := "The scheduler keeps a place for each successor first."
+	kept := "The scheduler is first asked to keep places for their successors."
 	if !o.Keep {
 		kept = "No places are kept for their successors, and others may take them."
+	}
+	if d.bare {
+		kept += " Those without a controller end for good."
 	}
 	if len(d.empty) > 0 {
 		kept += fmt.Sprintf(" Cordoned, and not uncordoned afterwards: %s.", strings.Join(d.empty, ", "))
@@ -336,7 +360,70 @@ func (d *defragmentation) announce(w io.Writer, o MoveOptions) error {
 func agreed(c *cobra.Command) bool {
 	fmt.Fprint(c.OutOrStdout(), "Go on? [y/N] ")
 	flush(c.OutOrStdout())
-	line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer means no
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-answers:
+		return answer == "y" || answer == "yes"
+	case <-c.Context().Done():
+		return false
+	}
+}
+
+// worksBeside reports whether the plan works where places are kept for successors: once its pods are gone, those that
+// wait fit on their nodes, and then the successors that have no place fit anywhere else, beside the places that are
+// kept.
+func (d *defragmentation) worksBeside(moving *Moving, goals func(Stage) ([]*task, error)) bool {
+	p := d.result.Plan
+	var uids []string
+	for _, m := range p.Moves {
+		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
+	}
+	booked := moving.Booked(d.kept, uids)
+	if len(booked) == 0 {
+		return true // this is the plan that was just computed
+	}
+	ended, _ := moving.Ending(d.kept)
+	after, wants, err := moving.Leaving(ended, uids)
+	if err != nil {
+		return false
+	}
+	tasks, err := goals(after)
+	if err != nil {
+		return false
+	}
+	again := map[string]*whatif.Want{}
+	for _, m := range goalPods(tasks) {
+		again[m.ID.UID] = m.Want
+	}
+	nodes := slices.Clone(after.Nodes())
+	var anywhere []int
+	for i := range nodes {
+		if nodes[i].Gone = slices.Contains(d.problem.Empty, i); !nodes[i].Gone {
+			anywhere = append(anywhere, i)
+		}
+	}
+	plan := whatif.New(nodes, d.problem.Rules)
+	fits := func(x whatif.Placement, w *whatif.Want, on []int) bool {
+		out, err := plan.Together(whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: w}}, Least: 1,
+			Racks: []whatif.Rack{{Nodes: on}}}, func() error { return nil })
+		return err == nil && out.Fits
+	}
+	for _, x := range p.Placed {
+		if w := again[x.Pod.UID]; w != nil && !fits(x, w, []int{x.Node}) {
+			return false
+		}
+	}
+	for i, m := range p.Moves {
+		if w := *wants[i]; !booked[uids[i]] {
+			w.Demand = d.problem.Movers[m.Mover].Want.Demand
+			if !fits(m.To, &w, anywhere) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -29,11 +29,11 @@ func (w *recorded) Check(_ context.Context, p MovePlan) error {
 	return w.refuses
 }
 
-func (w *recorded) Run(ctx context.Context, p MovePlan, again func(context.Context, []PodOn) error,
-	say func(string)) error {
+func (w *recorded) Run(ctx context.Context, p MovePlan, again Again, say func(string)) error {
 	w.ran++
 	say("begun")
-	return again(ctx, p.Moves)
+	_, err := again(ctx, p.Moves)
+	return err
 }
 
 // apply makes a plan on scattered, changes its JSON, and carries it out on scattered as it is after a change.
@@ -73,8 +73,8 @@ func TestAPlanIsCarriedOut(t *testing.T) {
 		code    int
 		runs    int
 	}{
-		"agreed":     {[]string{"--yes"}, nil, "begun\n1 pod has moved, and the pod that waited runs.\n", ExitYes, 1},
-		"tried":      {[]string{"--dry-run"}, nil, "The scheduler keeps a place for each successor first.\n", ExitYes, 0},
+		"agreed":     {[]string{"--yes"}, nil, "begun\nThe pod that waited runs.\n", ExitYes, 1},
+		"tried":      {[]string{"--dry-run"}, nil, "The scheduler is first asked to keep places", ExitYes, 0},
 		"not agreed": {nil, nil, "Go on? [y/N] ", ExitNo, 0},
 		"no places":  {[]string{"--yes", "--keep=false"}, nil, "No places are kept", ExitYes, 1},
 		"no rights":  {[]string{"--yes"}, errors.New("you may not evict"), "", ExitError, 0},
@@ -88,11 +88,11 @@ func TestAPlanIsCarriedOut(t *testing.T) {
 		if checkWidth(t, out); c.runs == 0 {
 			continue
 		}
-		want := MovePlan{Goals: []PodOn{{document.Pod{Namespace: "ml", Name: "wide"}, "gpu-a"}},
-			Moves: []PodOn{{document.Pod{Namespace: "ml", Name: "train-0"}, "gpu-a"}}}
+		want := MovePlan{Goals: []PodOn{{Pod: document.Pod{Namespace: "ml", Name: "wide"}, Node: "gpu-a"}},
+			Moves: []PodOn{{document.Pod{Namespace: "ml", Name: "train-0"}, "gpu-a", "gpu-b"}}}
 		if got := w.plan; len(got.Goals) != 1 || got.Goals[0].Name != want.Goals[0].Name ||
 			got.Goals[0].Node != "gpu-a" || len(got.Moves) != 1 || got.Moves[0].Name != "train-0" ||
-			got.Moves[0].Node != "gpu-a" || got.Moves[0].UID == "" || len(got.Empty) > 0 {
+			got.Moves[0].Node != "gpu-a" || got.Moves[0].To != "gpu-b" || got.Moves[0].UID == "" || len(got.Empty) > 0 {
 			t.Errorf("%s: carried out is %+v, want %+v", name, got, want)
 		}
 	}
@@ -174,7 +174,7 @@ func TestAPlanThatIsDone(t *testing.T) {
 			p.Spec.NodeName = "gpu-c"
 		}
 	}, w, "--yes")
-	if code != 0 || w.ran != 0 || out != "Nothing has to move any more.\n" {
+	if code != 0 || w.ran != 0 || out != "Nothing has to move.\n" {
 		t.Errorf("exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
 	}
 }

@@ -69,7 +69,11 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 	if f.pending || len(f.pods) > 0 {
 		for _, w := range s.Pending() {
 			id := w.Namespace + "/" + w.Name
-			if f.pending || wanted[id] {
+			if w.Held && wanted[id] && f.only == nil {
+				return nil, nil, fmt.Errorf("--for: pod %s has scheduling gates or is being deleted: no scheduler "+
+					"places it now", id)
+			}
+			if (f.pending || wanted[id]) && !w.Held {
 				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
 			}
 			delete(wanted, id)
@@ -91,6 +95,9 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 			return nil, nil, err
 		}
 		notJudged = x.notJudged
+	}
+	if f.any { // the most important ones come first
+		waiting = waiting[:min(maxGoal, len(waiting))]
 	}
 	out, err = numbered(append(waiting, out...))
 	return out, notJudged, err

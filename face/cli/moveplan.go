@@ -56,19 +56,13 @@ func (s Setup) PlanMoves(ctx context.Context, q MoveQuestion) (MoveAnswer, error
 	return MoveAnswer{Plan: &plan}, nil
 }
 
-// PlanStillWorks computes the plan for a question again, with left as the only pods that may move. It returns an error
-// with the reason if the plan does not work any more.
-func (s Setup) PlanStillWorks(ctx context.Context, q MoveQuestion, left []PodOn) error {
+// PlanAgain computes the plan for a question again, as an [Again].
+func (s Setup) PlanAgain(ctx context.Context, q MoveQuestion, left []PodOn) (MovePlan, error) {
 	a, c, f, err := s.posed(ctx, q)
 	if err != nil {
-		return err
+		return MovePlan{}, err
 	}
-	f.only = map[string]bool{}
-	for _, x := range left {
-		f.only[x.UID] = true
-	}
-	_, err = a.replan(c, f)
-	return err
+	return a.again(c, f, left)
 }
 
 // posed returns what asks a question, as the command with its flags.

@@ -390,6 +390,12 @@ func (s *sets) stopped(ctx context.Context, t *testing.T, tenon commandFor, goal
 	if after := s.uids(ctx, t); !slices.Equal(before, after) {
 		t.Errorf("pods were evicted: %v, before %v", after, before)
 	}
+	s.nothingLeft(ctx, t, goal)
+}
+
+// nothingLeft fails the test if requests are left, or the pod that waits has a nominated node.
+func (s *sets) nothingLeft(ctx context.Context, t *testing.T, goal string) {
+	t.Helper()
 	if left, err := s.requests.In("default").List(ctx, metav1.ListOptions{}); err != nil || len(left.Items) > 0 {
 		t.Errorf("%d requests are left: %v", len(left.Items), err)
 	}
@@ -454,7 +460,11 @@ func TestPlansThatCannotGoOn(t *testing.T) {
 		_ = s.requests.In("default").Delete(ctx, "tenon-move-"+m.UID, metav1.DeleteOptions{})
 	}
 	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
-		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Status.Phase != v1.PodRunning })
+		running := map[string]bool{}
+		for _, p := range pods {
+			running[p.Labels["set"]] = running[p.Labels["set"]] || p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil
+		}
+		return !slices.ContainsFunc(s.names, func(name string) bool { return !running[name] })
 	}); err != nil {
 		t.Errorf("not all pods run: %v", err)
 	}
@@ -478,6 +488,13 @@ func (s *sets) reported(ctx context.Context, t *testing.T, tenon commandFor, fil
 func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
 	then func(*exec.Cmd)) (stdout, stderr string, code int) {
 	t.Helper()
+	return c.applyUntil(ctx, t, file, "is evicted from", then)
+}
+
+// applyUntil carries a plan out, and calls then when a line of the output has a part.
+func (c commandFor) applyUntil(ctx context.Context, t *testing.T, file, part string,
+	then func(*exec.Cmd)) (stdout, stderr string, code int) {
+	t.Helper()
 	cmd := exec.CommandContext(ctx, c.program, "defrag", "apply", file, "--yes", "--answer-timeout", "30s",
 		"--run-timeout", "30s")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
@@ -493,7 +510,7 @@ func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
 	evicted := false
 	for lines := bufio.NewScanner(pipe); lines.Scan(); {
 		out.WriteString(lines.Text() + "\n")
-		if !evicted && strings.Contains(lines.Text(), "is evicted from") {
+		if !evicted && strings.Contains(lines.Text(), part) {
 			evicted = true
 			then(cmd)
 		}

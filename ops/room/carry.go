@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +23,8 @@ type carrying struct {
 	*Cluster
 	Options
 
-	goals []Goal
+	goals   []Goal
+	evicted int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
 	// away are nodes where pods are to get room. What becomes free there in several steps might be taken in between, so
@@ -41,23 +43,14 @@ type move struct {
 // Run carries out a plan that Check has accepted, and returns when all its pods run. If it has to stop, it evicts
 // nothing more, releases what is kept for pods that stay, and returns the reason. Nodes remain cordoned.
 func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
-	x := &carrying{Cluster: c, Options: o, goals: p.Goals, away: map[string]bool{}}
-	for _, g := range p.Goals {
-		x.away[g.Node] = true
+	x := &carrying{Cluster: c, Options: o, goals: p.Goals}
+	if err := x.find(ctx, p.Moves); err != nil {
+		return err
 	}
-	for _, m := range p.Moves {
-		pod, err := c.there(ctx, m)
-		if err != nil {
+	if o.Keep {
+		if err := c.Sweep(ctx); err != nil {
 			return err
 		}
-		if pod == nil {
-			return fmt.Errorf("pod %s is not there any more: plan again", m.NamespacedName)
-		}
-		next := move{Move: m, pod: pod}
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			next.owner = owner.UID
-		}
-		x.left = append(x.left, next)
 	}
 	for _, node := range p.Empty {
 		if err := c.cordon(ctx, node, false); err != nil {
@@ -72,23 +65,46 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil && !o.Once {
-		return fmt.Errorf("interrupted, carry the same plan out again to go on: %w", context.Cause(ctx))
+	done := fmt.Sprintf("%d of %d pods were evicted", x.evicted, len(p.Moves))
+	if ctx.Err() != nil {
+		err = fmt.Errorf("interrupted, %s, carry the same plan out again to go on: %w", done, context.Cause(ctx))
+	} else {
+		err = fmt.Errorf("stopped, %s: %w", done, err)
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
 	defer stop()
-	return errors.Join(fmt.Errorf("stopped, %d of %d pods were evicted: %w", len(p.Moves)-len(x.left), len(p.Moves), err),
-		x.giveUp(ctx))
+	return errors.Join(err, x.giveUp(ctx))
 }
 
 // giveUpWithin bounds how long it may take to release what is kept.
 const giveUpWithin = 20 * time.Second
 
+// find finds the pods of moves.
+func (x *carrying) find(ctx context.Context, moves []Move) error {
+	for _, m := range moves {
+		pod, err := x.there(ctx, m)
+		if err != nil {
+			return err
+		}
+		if pod == nil {
+			return fmt.Errorf("pod %s is not there any more: plan again", m.NamespacedName)
+		}
+		next := move{Move: m, pod: pod}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			next.owner = owner.UID
+		}
+		x.left = append(x.left, next)
+	}
+	return nil
+}
+
 // giveUp takes back what holds up others for pods that do not move.
 func (x *carrying) giveUp(ctx context.Context) error {
 	var errs []error
 	for _, m := range x.left {
-		errs = append(errs, x.release(ctx, m.Move))
+		if x.Keep && m.owner != "" {
+			errs = append(errs, x.release(ctx, m.Move))
+		}
 	}
 	for _, g := range x.goals {
 		g.Node = ""
@@ -101,294 +117,286 @@ func (x *carrying) giveUp(ctx context.Context) error {
 
 // rounds evicts the pods, those first whose successors have places.
 func (x *carrying) rounds(ctx context.Context) error {
-	if err := x.name(ctx); err != nil {
-		return err
-	}
-	if x.Keep {
-		for _, m := range x.left {
-			if m.owner == "" {
-				continue // nothing creates it again
-			}
-			if err := x.book(ctx, m.pod, false); err != nil {
-				return err
-			}
-		}
-	}
 	for len(x.left) > 0 {
-		now, err := x.next(ctx)
+		if err := x.again(ctx); err != nil || len(x.left) == 0 {
+			return err
+		}
+		if err := x.name(ctx); err != nil {
+			return err
+		}
+		kept, rest, err := x.next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := x.again(ctx); err != nil {
-			return err
+		if x.Keep {
+			if err := x.again(ctx); err != nil { // with the places where they are
+				return err
+			}
+			kept, rest = x.still(kept), x.still(rest)
 		}
+		now := slices.Concat(kept, rest)
 		before, err := x.siblings(ctx, now)
 		if err != nil {
 			return err
 		}
-		if err := x.evict(ctx, now); err != nil {
-			return err
+		stop := x.naming(ctx)
+		var gone []move
+		// The successors of the rest have no places, and are created when all others are being deleted: from then on the
+		// scheduler keeps the room for the pods that wait.
+		for _, some := range [][]move{kept, rest} {
+			done, err := x.evict(ctx, some)
+			if gone = append(gone, done...); err != nil {
+				stop()
+				return err
+			}
 		}
-		if err := x.back(ctx, now, before); err != nil {
+		err = x.back(ctx, gone, before)
+		if stop(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next returns the pods to evict now: all, if each successor has a place or nothing is kept. Otherwise those whose
-// successors have one and which leave no node where others are to get room; and if there are none, all: the rest gets
-// room that becomes free by the plan itself.
-func (x *carrying) next(ctx context.Context) ([]move, error) {
-	if !x.Keep {
-		return slices.Clone(x.left), nil
-	}
-	have, none, err := x.places(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(none) == 0 {
-		x.Say(fmt.Sprintf("the scheduler keeps %s", count(len(have), "place", "places")))
-		return have, nil
-	}
-	if x.Whole {
-		return nil, x.unkept(none)
-	}
-	early := slices.DeleteFunc(have, func(m move) bool { return x.away[m.From] })
-	if len(early) > 0 {
-		x.Say(fmt.Sprintf("the scheduler keeps %s, and more when these pods have moved",
-			count(len(early), "place", "places")))
-		return early, nil
-	}
-	for uid, why := range none {
-		i := slices.IndexFunc(x.left, func(m move) bool { return m.UID == uid })
-		x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
-			x.left[i].NamespacedName, why))
-	}
-	return slices.Clone(x.left), nil
-}
-
-// unkept returns an error that names a pod whose successor has no place.
-func (x *carrying) unkept(none map[types.UID]string) error {
-	i := slices.IndexFunc(x.left, func(m move) bool { _, is := none[m.UID]; return is })
-	return fmt.Errorf("no place can be kept for the successor of pod %s: %s", x.left[i].NamespacedName,
-		none[x.left[i].UID])
-}
-
-// places returns the pods whose successors have places, and why the others have none. A request without room is tried
-// again by the scheduler when something changes, so the answers count when they have been the same for a while.
-func (x *carrying) places(ctx context.Context) (have []move, none map[types.UID]string, err error) {
-	same := 0
-	err = x.until(ctx, x.AnswerWithin, func(ctx context.Context) (done bool, why string, err error) {
-		before := len(have)
-		have, none = nil, map[types.UID]string{}
-		silent := false
-		for _, m := range x.left {
-			is, answered, text := m.owner == "", true, "" // what nothing creates again needs no place
-			if !is {
-				if is, answered, text, err = x.kept(ctx, m.Move); err != nil {
-					return false, "", err
-				}
-			}
-			if is {
-				have = append(have, m)
-			} else {
-				none[m.UID] = text
-			}
-			silent = silent || !answered
-		}
-		if same++; len(have) != before {
-			same = 0
-		}
-		return len(none) == 0 || !silent && same >= x.patience, "no scheduler answers whether it keeps places: does " +
-			"tenon-scheduler run, and may it read ProvisioningRequests?", x.name(ctx)
+// still returns which of some moves are left.
+func (x *carrying) still(moves []move) []move {
+	return slices.DeleteFunc(slices.Clone(moves), func(m move) bool {
+		return !slices.ContainsFunc(x.left, func(l move) bool { return l.UID == m.UID })
 	})
-	return have, none, err
 }
 
-// again computes the rest of the plan again. Budgets and reports may lag behind, so it tries for a while.
+// settleWithin bounds how long budgets and reports of nodes may lag behind what has happened.
+const settleWithin = 20 * time.Second
+
+// again computes the plan again, with no other moves than those that are left. Pods that need not move any more stay.
 func (x *carrying) again(ctx context.Context) error {
 	left := make([]Move, 0, len(x.left))
 	for _, m := range x.left {
 		left = append(left, m.Move)
 	}
-	return x.until(ctx, x.AnswerWithin, func(ctx context.Context) (bool, string, error) {
-		err := x.Again(ctx, left)
-		if err == nil || ctx.Err() != nil {
-			return err == nil, "", nil
+	var p Plan
+	err := x.until(ctx, min(settleWithin, x.AnswerWithin), func(ctx context.Context) (bool, string, error) {
+		var err error
+		if p, err = x.Again(ctx, left); err != nil {
+			return false, err.Error(), nil
 		}
-		return false, err.Error(), x.name(ctx)
+		return true, "", nil
 	})
+	if err != nil {
+		return err
+	}
+	needed := map[types.UID]Move{}
+	for _, m := range p.Moves {
+		needed[m.UID] = m
+	}
+	keep := x.left[:0:0]
+	for _, m := range x.left {
+		n, is := needed[m.UID]
+		if !is {
+			x.Say("pod " + m.NamespacedName.String() + " need not move any more")
+			if x.Keep && m.owner != "" {
+				if err := x.release(ctx, m.Move); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		m.To = n.To
+		keep = append(keep, m)
+	}
+	x.left, x.away = keep, map[string]bool{}
+	for _, g := range p.Goals {
+		x.away[g.Node] = true
+		if i := slices.IndexFunc(x.goals, func(o Goal) bool { return o.NamespacedName == g.NamespacedName }); i >= 0 {
+			x.goals[i].Node = g.Node
+		}
+	}
+	return nil
 }
 
-// evict evicts pods. While a disruption budget refuses one, it asks again.
-func (x *carrying) evict(ctx context.Context, now []move) error {
-	todo := slices.Clone(now)
-	return x.until(ctx, x.EvictWithin, func(ctx context.Context) (bool, string, error) {
-		why := ""
-		for _, m := range slices.Clone(todo) {
-			switch err := x.leave(ctx, m.pod); {
-			case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is ending, gone or replaced
-				x.Say("pod " + m.NamespacedName.String() + " is evicted from " + m.From)
-				is := func(o move) bool { return o.UID == m.UID }
-				todo, x.left = slices.DeleteFunc(todo, is), slices.DeleteFunc(x.left, is)
-			case apierrors.IsTooManyRequests(err):
-				why = fmt.Sprintf("pod %s: %v", m.NamespacedName, err)
-			default:
-				return false, "", fmt.Errorf("evict pod %s: %w", m.NamespacedName, err)
+// next returns the pods to evict now: those whose successors have places, and the rest. If some have no place, those
+// go first that have one and leave no node where others are to get room. If there are none, all go: the rest gets
+// room that becomes free by the plan itself.
+func (x *carrying) next(ctx context.Context) (kept, rest []move, err error) {
+	if !x.Keep {
+		return nil, slices.Clone(x.left), nil
+	}
+	for _, m := range x.left {
+		if m.owner == "" {
+			continue // nothing creates it again
+		}
+		if err := x.book(ctx, m.pod, false); err != nil {
+			return nil, nil, err
+		}
+	}
+	have, none, err := x.places(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(none) == 0 {
+		x.Say(fmt.Sprintf("the scheduler keeps %s", count(len(have), "place", "places")))
+		return have, nil, nil
+	}
+	if err := x.mayLack(none); err != nil {
+		return nil, nil, err
+	}
+	early := slices.DeleteFunc(slices.Clone(have), func(m move) bool { return x.away[m.From] })
+	if len(early) == 0 && len(none) > 1 {
+		return nil, nil, x.tooMany(none)
+	}
+	if len(early) > 0 {
+		x.Say(fmt.Sprintf("the scheduler keeps %s, and more when these pods have moved",
+			count(len(early), "place", "places")))
+		return early, nil, nil
+	}
+	for _, m := range x.left {
+		if why, lacks := none[m.UID]; lacks {
+			x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes on node %s (%s)",
+				m.NamespacedName, m.To, why))
+			rest = append(rest, m)
+		}
+	}
+	return have, rest, nil
+}
+
+// mayLack returns an error that names a pod whose successor has no place although the plan makes no room for it, or
+// although each has to have one.
+func (x *carrying) mayLack(none map[types.UID]string) error {
+	for _, m := range x.left {
+		why, lacks := none[m.UID]
+		freed := slices.ContainsFunc(x.left, func(o move) bool { return o.From == m.To })
+		if lacks && (x.Whole || !freed) {
+			return fmt.Errorf("no place can be kept for the successor of pod %s: %s", m.NamespacedName, why)
+		}
+	}
+	return nil
+}
+
+// tooMany returns an error about pods whose successors would all have to get room that the plan makes. The first one of
+// them is created when not all of the pods are being deleted yet. Then the scheduler does not count the pod that waits
+// as seated, and the successor may take its room.
+func (x *carrying) tooMany(none map[types.UID]string) error {
+	var names []string
+	for _, m := range x.left {
+		if _, lacks := none[m.UID]; lacks {
+			names = append(names, m.NamespacedName.String())
+		}
+	}
+	return fmt.Errorf("no place can be kept for the successors of %s, which have room only where the plan makes some, "+
+		"and one of them could take the room of the pod that waits: plan with other pods, or evict them without places "+
+		"(--keep=false)", strings.Join(names, ", "))
+}
+
+// places returns the pods whose successors have places, and why the others have none. A request without room is tried
+// again by the scheduler when something changes, so the answers count when they have been the same for a while. What
+// is not kept any more is asked for once more.
+func (x *carrying) places(ctx context.Context) (have []move, none map[types.UID]string, err error) {
+	same := 0
+	said := "no scheduler answers whether it keeps places: does tenon-scheduler run, and may it read ProvisioningRequests?"
+	err = x.until(ctx, x.AnswerWithin, func(ctx context.Context) (done bool, why string, err error) {
+		before := len(have)
+		have, none = nil, map[types.UID]string{}
+		silent := false
+		for _, m := range x.left {
+			if m.owner == "" { // what nothing creates again needs no place
+				have = append(have, m)
+				continue
 			}
+			is, answered, over, text, err := x.kept(ctx, m.Move)
+			switch {
+			case err != nil:
+				return false, "", err
+			case over:
+				said = fmt.Sprintf("no place is kept for the successor of pod %s: %s", m.NamespacedName, text)
+				if err := x.book(ctx, m.pod, false); err != nil {
+					return false, "", err
+				}
+				answered = false
+			case is:
+				have = append(have, m)
+				continue
+			}
+			none[m.UID] = text
+			silent = silent || !answered
+		}
+		if same++; len(have) != before {
+			same = 0
+		}
+		return len(none) == 0 || !silent && same >= x.patience, said, x.name(ctx)
+	})
+	return have, none, err
+}
+
+// evict evicts pods at the same time, or one after the other if the caller evicts them, and returns the pods that it
+// has evicted. While a disruption budget refuses one, it asks again. Pods that are gone already stay out of the result:
+// nothing has to be created for them.
+func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err error) {
+	todo := slices.Clone(now)
+	err = x.until(ctx, x.EvictWithin, func(ctx context.Context) (bool, string, error) {
+		errs := make([]error, len(todo))
+		var all sync.WaitGroup
+		for i, m := range todo {
+			if x.Evict == nil {
+				all.Go(func() { errs[i] = evict.Pod(ctx, x.dynamic, m.pod) })
+			} else if i == 0 || errs[i-1] == nil {
+				errs[i] = x.leave(ctx, m.pod)
+			} else {
+				errs[i] = errs[i-1] // nothing more is evicted after an error
+			}
+		}
+		all.Wait()
+		var again []move
+		why := ""
+		var failed error
+		for i, m := range todo {
+			switch err := errs[i]; {
+			case err == nil:
+				x.Say("pod " + m.NamespacedName.String() + " is evicted from " + m.From)
+				gone, x.evicted = append(gone, m), x.evicted+1
+			case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+				x.Say("pod " + m.NamespacedName.String() + " was gone already")
+				if x.Keep && m.owner != "" {
+					failed = errors.Join(failed, x.release(ctx, m.Move))
+				}
+			case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServerTimeout(err),
+				apierrors.IsTimeout(err):
+				again, why = append(again, m), fmt.Sprintf("pod %s: %v", m.NamespacedName, err)
+				continue
+			default:
+				failed = errors.Join(failed, fmt.Errorf("evict pod %s: %w", m.NamespacedName, err))
+				continue
+			}
+			x.left = slices.DeleteFunc(x.left, func(o move) bool { return o.UID == m.UID })
+		}
+		if todo = again; failed != nil {
+			return false, "", failed
 		}
 		return len(todo) == 0, why, x.name(ctx)
 	})
+	return gone, err
 }
 
-// leave evicts a pod, by the caller's function if there is one.
+// leave has the caller evict a pod.
 func (x *carrying) leave(ctx context.Context, p *v1.Pod) error {
-	if x.Evict == nil {
-		return evict.Pod(ctx, x.dynamic, p)
-	}
 	if err := evict.Try(ctx, x.dynamic, p); err != nil {
 		return err
 	}
 	return x.Evict(ctx, p)
 }
 
-// siblings returns the pods of the controllers of moves, by UID.
-func (x *carrying) siblings(ctx context.Context, of []move) (map[types.UID]*v1.Pod, error) {
-	owners, namespaces := map[types.UID]bool{}, map[string]bool{}
-	for _, m := range of {
-		owners[m.owner], namespaces[m.Namespace] = true, true
-	}
-	out := map[types.UID]*v1.Pod{}
-	for namespace := range namespaces {
-		list, err := x.core.Pods.In(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
-		}
-		for i := range list.Items {
-			p := &list.Items[i]
-			if owner := metav1.GetControllerOfNoCopy(p); owner != nil && owner.UID != "" && owners[owner.UID] {
-				out[p.UID] = p
-			}
-		}
-	}
-	return out, nil
-}
+// namingEvery is how often the names of nodes are written again while pods leave.
+const namingEvery = 50 * time.Millisecond
 
-// back waits until as many new pods of each controller run as were evicted, and releases what was kept for them.
-func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*v1.Pod) error {
-	err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
-		now, err := x.siblings(ctx, gone)
-		if err != nil {
-			return nil, err
-		}
-		runs := map[types.UID]int{}
-		for uid, p := range now {
-			if before[uid] == nil && p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil {
-				runs[metav1.GetControllerOfNoCopy(p).UID]++
-			}
-		}
-		for _, m := range gone {
-			switch {
-			case m.owner == "":
-			case runs[m.owner] == 0:
-				waiting = append(waiting, "the successor of "+m.NamespacedName.String()+waits(now, before, m.owner))
-			default:
-				runs[m.owner]--
-			}
-		}
-		return waiting, nil
-	})
-	if err != nil {
-		return err
+// naming names the nodes of the goals again and again until stop is called: an attempt that fails because not all pods
+// are being deleted yet takes the name back, and successors could take the room.
+func (x *carrying) naming(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { wait.UntilWithContext(ctx, func(ctx context.Context) { _ = x.name(ctx) }, namingEvery) })
+	return func() {
+		cancel()
+		done.Wait()
 	}
-	for _, m := range gone {
-		if err := x.release(ctx, m.Move); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waits returns why a new pod of a controller does not run, or that there is none.
-func waits(now, before map[types.UID]*v1.Pod, owner types.UID) string {
-	for uid, p := range now {
-		if before[uid] == nil && metav1.GetControllerOfNoCopy(p).UID == owner && p.Status.Phase != v1.PodRunning {
-			return ", pod " + p.Name + why(p)
-		}
-	}
-	return ", which was not created"
-}
-
-// why returns what a pod waits for.
-func why(p *v1.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return ": " + c.Message
-		}
-	}
-	if p.Status.Reason != "" {
-		return ": " + p.Status.Reason + ": " + p.Status.Message
-	}
-	if p.Spec.NodeName != "" {
-		return " is on node " + p.Spec.NodeName + " and does not run yet"
-	}
-	return " has no node yet"
-}
-
-// goalsRun returns the goals that do not run yet, each with the reason.
-func (x *carrying) goalsRun(ctx context.Context) (waiting []string, err error) {
-	for _, g := range x.goals {
-		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
-		}
-		if p.Status.Phase == v1.PodFailed {
-			return nil, fmt.Errorf("pod %s failed on node %s: %s: %s", g.NamespacedName, p.Spec.NodeName, p.Status.Reason,
-				p.Status.Message)
-		}
-		if p.Status.Phase != v1.PodRunning && p.Status.Phase != v1.PodSucceeded {
-			waiting = append(waiting, "pod "+g.NamespacedName.String()+why(p))
-		}
-	}
-	return waiting, nil
-}
-
-// await waits until look returns nothing that is waited for.
-func (x *carrying) await(ctx context.Context, what string, look func(context.Context) ([]string, error)) error {
-	said := 0
-	return x.until(ctx, x.RunWithin, func(ctx context.Context) (bool, string, error) {
-		waiting, err := look(ctx)
-		if err != nil {
-			return false, "", err
-		}
-		if len(waiting) > 0 && len(waiting) != said {
-			said = len(waiting)
-			x.Say(fmt.Sprintf("waiting for %s: %d", what, said))
-		}
-		return len(waiting) == 0, strings.Join(waiting, "; "), x.name(ctx)
-	})
-}
-
-// name names the nodes of the goals to the scheduler again, which takes a name back when an attempt fails.
-func (x *carrying) name(ctx context.Context) error {
-	for _, g := range x.goals {
-		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return fmt.Errorf("pod %s, which was to get room, is gone", g.NamespacedName)
-		case err != nil:
-			return fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
-		case p.Spec.NodeName != "" || p.Status.NominatedNodeName == g.Node:
-			continue
-		}
-		if err := x.nominate(ctx, g, false); apierrors.IsInvalid(err) {
-			continue // it has got a node since
-		} else if err != nil {
-			return fmt.Errorf("name node %s to the scheduler for pod %s: %w", g.Node, g.NamespacedName, err)
-		}
-	}
-	return nil
 }
 
 // until calls look until it returns true or an error. After a time it gives up, with the last reason.

@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -18,21 +19,41 @@ import (
 
 // This file has the scheduler keep places for the successors of pods.
 
-// manager marks what this package creates.
-const manager = "kubectl-tenon"
+// The label managedBy with the value manager marks what this package creates.
+const (
+	managedBy = "app.kubernetes.io/managed-by"
+	manager   = "kubectl-tenon"
+)
 
-// bookingSeconds is how long a place is kept. It is longer than a round should take, and ends by itself what an
-// interrupted command leaves behind.
+// bookingSeconds is how long a place is kept. It ends by itself what a killed command leaves behind.
 const bookingSeconds = 900
 
 // BookingName returns the name of the request, and of its PodTemplate, for the successor of a pod.
 func BookingName(uid types.UID) string { return "tenon-move-" + string(uid) }
 
-// book asks the scheduler to keep a place for the successor of a pod: whichever pod its controller creates next. What
-// exists already, from an interrupted command, is left as it is.
+// book asks the scheduler to keep a place for the successor of a pod: whichever pod its controller creates next. A
+// request of the name that lasts is taken for one of an interrupted command if it asks for the same.
 func (c *Cluster) book(ctx context.Context, p *v1.Pod, try bool) error {
-	name, labels := BookingName(p.UID), map[string]string{"app.kubernetes.io/managed-by": manager}
-	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: labels}
+	name := BookingName(p.UID)
+	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: map[string]string{managedBy: manager}}
+	request := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
+		Kind: "ProvisioningRequest"}, ObjectMeta: at, Spec: provisioning.Spec{ProvisioningClassName: apipod.Class,
+		PodSets: []provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: name}}},
+		Parameters: map[string]string{provisioning.BookingSeconds: strconv.Itoa(bookingSeconds),
+			provisioning.PodsOf: string(metav1.GetControllerOfNoCopy(p).UID)}}}
+	if !try {
+		old, err := c.requests.In(p.Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil && !old.Over() && reflect.DeepEqual(old.Spec, request.Spec):
+			return nil
+		case err == nil:
+			if err := c.unbook(ctx, p.Namespace, name, false); err != nil {
+				return err
+			}
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", p.Namespace, name, err)
+		}
+	}
 	template, err := object(&v1.PodTemplate{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"},
 		ObjectMeta: at, Template: successor(p)})
 	if err != nil {
@@ -43,11 +64,6 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, try bool) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create PodTemplate %s: %w", name, err)
 	}
-	request := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
-		Kind: "ProvisioningRequest"}, ObjectMeta: at, Spec: provisioning.Spec{ProvisioningClassName: apipod.Class,
-		PodSets: []provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: name}}},
-		Parameters: map[string]string{provisioning.BookingSeconds: strconv.Itoa(bookingSeconds),
-			provisioning.PodsOf: string(metav1.GetControllerOfNoCopy(p).UID)}}}
 	_, err = c.requests.In(p.Namespace).Create(ctx, request, metav1.CreateOptions{DryRun: dry(try)})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ProvisioningRequest %s: %w", name, err)
@@ -86,11 +102,11 @@ func without[T any](list []T, drop func(T) bool) (out []T) {
 }
 
 // kept reports whether the scheduler keeps a place for the successor of a pod. answered is false until the scheduler
-// has answered; why is the reason if it keeps none.
-func (c *Cluster) kept(ctx context.Context, m Move) (is, answered bool, why string, err error) {
+// has answered; over is set if it never will, or keeps the place no more; why is the reason if it keeps none.
+func (c *Cluster) kept(ctx context.Context, m Move) (is, answered, over bool, why string, err error) {
 	r, err := c.requests.In(m.Namespace).Get(ctx, BookingName(m.UID), metav1.GetOptions{})
 	if err != nil {
-		return false, false, "", fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
+		return false, false, false, "", fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
 	}
 	if r.Over() {
 		for _, kind := range []string{provisioning.Failed, provisioning.BookingExpired, provisioning.CapacityRevoked} {
@@ -98,26 +114,49 @@ func (c *Cluster) kept(ctx context.Context, m Move) (is, answered bool, why stri
 				why = x.Message
 			}
 		}
-		return false, true, why, nil
+		return false, true, true, why, nil
 	}
 	x := meta.FindStatusCondition(r.Status.Conditions, provisioning.Provisioned)
 	if x == nil {
-		return false, false, "", nil
+		return false, false, false, "", nil
 	}
-	return x.Status == metav1.ConditionTrue, true, x.Message, nil
+	return x.Status == metav1.ConditionTrue, true, false, x.Message, nil
 }
 
 // release deletes the request and the template for the successor of a pod, if there are any.
 func (c *Cluster) release(ctx context.Context, m Move) error {
-	name := BookingName(m.UID)
-	for what, remove := range map[string]func() error{
-		"ProvisioningRequest": func() error { return c.requests.In(m.Namespace).Delete(ctx, name, metav1.DeleteOptions{}) },
-		"PodTemplate": func() error {
-			return c.dynamic.Resource(templateResource).Namespace(m.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
-		},
-	} {
-		if err := remove(); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete %s %s/%s: %w", what, m.Namespace, name, err)
+	return c.unbook(ctx, m.Namespace, BookingName(m.UID), false)
+}
+
+// unbook deletes a request and its template, if there are any.
+func (c *Cluster) unbook(ctx context.Context, namespace, name string, try bool) error {
+	o := metav1.DeleteOptions{DryRun: dry(try)}
+	err := c.requests.In(namespace).Delete(ctx, name, o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete ProvisioningRequest %s/%s: %w", namespace, name, err)
+	}
+	err = c.dynamic.Resource(templateResource).Namespace(namespace).Delete(ctx, name, o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete PodTemplate %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// Sweep deletes the requests that this package has made in any namespace, and their templates, which have the
+// environment of pods, where they keep nothing any more: killed programs leave them behind.
+func (c *Cluster) Sweep(ctx context.Context) error {
+	list, err := c.requests.List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
+	if apierrors.IsNotFound(err) {
+		return nil // the definition is not installed
+	}
+	if err != nil {
+		return fmt.Errorf("list ProvisioningRequests: %w", err)
+	}
+	for i := range list.Items {
+		if r := &list.Items[i]; strings.HasPrefix(r.Name, BookingName("")) && r.Over() {
+			if err := c.unbook(ctx, r.Namespace, r.Name, false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,10 +5,10 @@
 // move (a ProvisioningRequest of Tenon's class), evicts the pods, and waits until all run.
 //
 // Invariants: pods leave by the Eviction API only, and only those of the plan, each by its UID; a caller that evicts by
-// itself ([Options.Evict]) keeps that. Before each round of evictions the caller computes again whether the rest of the
-// plan still works. If it does not, or a successor gets no
-// place in time, nothing more is evicted, and what was kept for pods that stay is released. After an interruption the
-// same plan goes on: what has moved is not there any more. The package computes no plan.
+// itself ([Options.Evict]) keeps that. Before each round of evictions the caller computes the plan again, and pods that
+// it need not move any more stay. If the plan does not work any more, or a successor gets no place although there is
+// room for it, nothing more is evicted. However it ends, what was kept for pods that stay is released, and the nodes'
+// names are taken back, unless the program is killed. The package computes no plan.
 package room
 
 import (
@@ -56,6 +56,8 @@ type Move struct {
 
 	UID  types.UID
 	From string
+	// To is the node where the plan has a place for its successor.
+	To string
 }
 
 // Options are the user's choices. All times must be positive.
@@ -67,10 +69,9 @@ type Options struct {
 	// AnswerWithin bounds how long the scheduler may take to answer whether it keeps places, EvictWithin how long
 	// disruption budgets may refuse an eviction, and RunWithin how long it may take until pods end and others run.
 	AnswerWithin, EvictWithin, RunWithin time.Duration
-	// Again computes again whether the plan works with these moves alone. It returns an error with the reason if not.
-	Again func(ctx context.Context, left []Move) error
-	// Once releases what is kept for pods that stay after an interruption, too: the plan will not be carried out again.
-	Once bool
+	// Again computes the plan again with no other moves than these. It returns an error with the reason if the plan does
+	// not work any more, or not with the places that are kept by now.
+	Again func(ctx context.Context, left []Move) (Plan, error)
 	// Evict, if not nil, evicts a pod in place of the Eviction API. It is called once the API server would accept the
 	// eviction of this pod, by its UID. If it returns an error, nothing more is evicted.
 	Evict func(ctx context.Context, p *v1.Pod) error
@@ -99,7 +100,9 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := dynamic.NewForConfig(cfg)
+	fast := rest.CopyConfig(cfg) // evictions follow on each other without a pause
+	fast.QPS, fast.Burst = 100, 200
+	all, err := dynamic.NewForConfig(fast)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
@@ -115,14 +118,11 @@ var (
 	templateResource = schema.GroupVersionResource{Version: "v1", Resource: "podtemplates"}
 )
 
-// Check returns an error if the API server would refuse a request of the plan, or a pod of it is not there. All its
-// requests are reads or dry runs.
+// Check returns an error if the API server would refuse a request of the plan, a pod of it is not there, or another
+// plan keeps places. All its requests are reads or dry runs.
 func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
-	if o.Keep {
-		if _, err := c.requests.List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
-			return errors.New("the API server has no ProvisioningRequests, by which places are kept: apply their definition, " +
-				"or move the pods without that (--keep=false)")
-		}
+	if err := c.alone(ctx, p, o); err != nil {
+		return err
 	}
 	for _, node := range p.Empty {
 		if err := c.cordon(ctx, node, true); err != nil {
@@ -152,16 +152,55 @@ func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
 			continue
 		}
 		asked[m.Namespace] = true
-		if err := evict.Try(ctx, c.dynamic, pod); err != nil && !apierrors.IsTooManyRequests(err) {
-			return fmt.Errorf("nothing was changed, since you may not evict pod %s: %w", m.NamespacedName, err)
-		}
-		if o.Keep {
-			if err := c.book(ctx, pod, true); err != nil {
-				return fmt.Errorf("nothing was changed, since no place can be kept for pod %s: %w", m.NamespacedName, err)
-			}
+		if err := c.mayMove(ctx, pod, o); err != nil {
+			return fmt.Errorf("nothing was changed, since pod %s may not be moved by you: %w", m.NamespacedName, err)
 		}
 	}
 	return nil
+}
+
+// alone returns an error if the API server has no requests, or if some keep places for pods of another plan: two plans
+// at a time would count on the same room.
+func (c *Cluster) alone(ctx context.Context, p Plan, o Options) error {
+	if !o.Keep {
+		return nil
+	}
+	list, err := c.requests.List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
+	switch {
+	case apierrors.IsNotFound(err):
+		return errors.New("the API server has no ProvisioningRequests, by which places are kept: apply their definition, " +
+			"or move the pods without that (--keep=false)")
+	case err != nil:
+		return fmt.Errorf("nothing was changed, since you may not list ProvisioningRequests: %w", err)
+	}
+	own := map[string]bool{}
+	for _, m := range p.Moves {
+		own[m.Namespace+"/"+BookingName(m.UID)] = true
+	}
+	for _, r := range list.Items {
+		if name := r.Namespace + "/" + r.Name; !own[name] && r.Is(provisioning.Provisioned) && !r.Over() {
+			return fmt.Errorf("another plan is being carried out, or was interrupted: ProvisioningRequest %s keeps a place; "+
+				"wait until it is gone, or delete it", name)
+		}
+	}
+	return nil
+}
+
+// mayMove returns an error if the API server would refuse a request that moving the pod takes.
+func (c *Cluster) mayMove(ctx context.Context, pod *v1.Pod, o Options) error {
+	if err := evict.Try(ctx, c.dynamic, pod); err != nil && !apierrors.IsTooManyRequests(err) {
+		return fmt.Errorf("evict: %w", err)
+	}
+	if _, err := c.core.Pods.In(pod.Namespace).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	if !o.Keep || metav1.GetControllerOfNoCopy(pod) == nil {
+		return nil
+	}
+	if err := c.book(ctx, pod, true); err != nil {
+		return err
+	}
+	return c.unbook(ctx, pod.Namespace, BookingName(pod.UID), true)
 }
 
 // there returns the pod of a move; nil if it is gone or has ended. It returns an error if the pod is on another node.

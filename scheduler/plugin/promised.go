@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"cmp"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -58,13 +60,14 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 	return a
 }
 
-// requestOf returns the request whose room a pod uses up: the one that it names, or else one that names its controller;
-// "" if there is none.
+// requestOf returns the request whose room a pod uses up: the one that it names, or one that names its controller if
+// the first keeps nothing; "" if there is none.
 func (p *Plugin) requestOf(pod *v1.Pod) string {
-	if request := apipod.Request(pod); request != "" || !p.promises.Any() {
+	request := apipod.Request(pod)
+	if !p.promises.Any() || request != "" && len(p.promises.Nodes(request)) > 0 {
 		return request
 	}
-	return p.promises.Owned(apipod.Owner(pod), pod.CreationTimestamp.Unix())
+	return cmp.Or(p.promises.Owned(apipod.Owner(pod), pod.CreationTimestamp.Unix()), request)
 }
 
 // askedIn returns what was read before in a cycle, or nil.
@@ -241,10 +244,11 @@ func (s *Shared) hasRoomFor(node string, list []state.Promised, sum whatif.Amoun
 		return false
 	}
 	var nominated whatif.Amounts
+	seated := true
 	if anew {
-		n, nominated = s.nominated(n)
+		n, nominated, seated = s.nominated(n)
 	}
-	if anew && !n.MayPromise() || !n.Keeps() {
+	if !seated || anew && !n.MayPromise() || !n.Keeps() {
 		return false
 	}
 	predicted := map[string]bool{}
@@ -263,10 +267,13 @@ func (s *Shared) hasRoomFor(node string, list []state.Promised, sum whatif.Amoun
 	return true
 }
 
-// nominated returns a node with the pods for which others were evicted there, and their plain amounts.
-func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amounts) {
+// nominated returns a node with the pods that are nominated to it, such as those for which others were evicted there,
+// and their plain amounts. seated is false if one of them does not fit yet: which of the room it will take when others
+// have ended is not known.
+func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amounts, seated bool) {
+	seated = true
 	if s.any == nil {
-		return n, nil
+		return n, nil, seated
 	}
 	for _, info := range s.any.NominatedPodsForNode(n.Name) {
 		pod := info.GetPod()
@@ -280,10 +287,12 @@ func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amount
 		more, _ := kube.Needs(pod)
 		needs = needs.Add(more)
 		if n.Machine != nil && !r.pod.Plain() {
+			fits := n.Takes(r.pod, r.demand)
+			seated = seated && fits
 			n, _ = n.Join(kube.ID(pod), r.pod, r.demand)
 		}
 	}
-	return n, needs
+	return n, needs, seated
 }
 
 // afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time. It returns true for

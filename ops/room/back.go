@@ -1,0 +1,197 @@
+package room
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// This file waits until successors and pods that waited run.
+
+// siblings returns the pods of the controllers of moves, by UID.
+func (x *carrying) siblings(ctx context.Context, of []move) (map[types.UID]*v1.Pod, error) {
+	owners, namespaces := map[types.UID]bool{}, map[string]bool{}
+	for _, m := range of {
+		owners[m.owner], namespaces[m.Namespace] = true, true
+	}
+	out := map[types.UID]*v1.Pod{}
+	for namespace := range namespaces {
+		list, err := x.core.Pods.In(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			if owner := metav1.GetControllerOfNoCopy(p); owner != nil && owner.UID != "" && owners[owner.UID] {
+				out[p.UID] = p
+			}
+		}
+	}
+	return out, nil
+}
+
+// back waits until as many new pods of each controller run as were evicted, and releases what was kept for them. A
+// controller that is gone, or has all the pods that it wants, creates none.
+func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*v1.Pod) error {
+	given := map[types.UID]bool{}
+	err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
+		now, err := x.siblings(ctx, gone)
+		if err != nil {
+			return nil, err
+		}
+		runs, fresh, alive := map[types.UID]int{}, map[types.UID]int{}, map[types.UID]int64{}
+		for uid, p := range now {
+			if p.DeletionTimestamp != nil || p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
+				continue
+			}
+			owner := metav1.GetControllerOfNoCopy(p).UID
+			if alive[owner]++; before[uid] == nil {
+				fresh[owner]++
+				if p.Status.Phase == v1.PodRunning {
+					runs[owner]++
+				}
+			}
+		}
+		for _, m := range gone {
+			switch {
+			case m.owner == "" || given[m.UID]:
+			case runs[m.owner] > 0:
+				runs[m.owner]--
+				fresh[m.owner]--
+			case fresh[m.owner] <= 0 && x.complete(ctx, m, alive[m.owner]):
+				given[m.UID] = true
+				x.Say("the controller of pod " + m.NamespacedName.String() + " creates no other pod")
+			default:
+				waiting = append(waiting, "the successor of "+m.NamespacedName.String()+waits(now, before, m.owner))
+			}
+		}
+		return waiting, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, m := range gone {
+		if x.Keep && m.owner != "" {
+			if err := x.release(ctx, m.Move); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// controllers are the kinds of controllers whose pods move.
+var controllers = map[string]schema.GroupVersionResource{
+	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
+}
+
+// complete reports whether it is certain that the controller of a pod creates no more pods, with so many alive.
+func (x *carrying) complete(ctx context.Context, m move, alive int64) bool {
+	owner := metav1.GetControllerOfNoCopy(m.pod)
+	resource, known := controllers[owner.Kind]
+	if !known {
+		return false
+	}
+	o, err := x.dynamic.Resource(resource).Namespace(m.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true
+	}
+	if err != nil { // whoever may not read it waits until the time is over
+		return false
+	}
+	wanted, set, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if !set || err != nil {
+		wanted = 1
+	}
+	return o.GetUID() != owner.UID || o.GetDeletionTimestamp() != nil || alive >= wanted
+}
+
+// waits returns why a new pod of a controller does not run, or that there is none.
+func waits(now, before map[types.UID]*v1.Pod, owner types.UID) string {
+	for uid, p := range now {
+		if before[uid] == nil && metav1.GetControllerOfNoCopy(p).UID == owner && p.Status.Phase != v1.PodRunning {
+			return ", pod " + p.Name + why(p)
+		}
+	}
+	return ", which was not created"
+}
+
+// why returns what a pod waits for.
+func why(p *v1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return ": " + c.Message
+		}
+	}
+	if p.Status.Reason != "" {
+		return ": " + p.Status.Reason + ": " + p.Status.Message
+	}
+	if p.Spec.NodeName != "" {
+		return " is on node " + p.Spec.NodeName + " and does not run yet"
+	}
+	return " has no node yet"
+}
+
+// goalsRun returns the goals that do not run yet, each with the reason.
+func (x *carrying) goalsRun(ctx context.Context) (waiting []string, err error) {
+	for _, g := range x.goals {
+		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
+		}
+		if p.Status.Phase == v1.PodFailed {
+			return nil, fmt.Errorf("pod %s failed on node %s: %s: %s", g.NamespacedName, p.Spec.NodeName, p.Status.Reason,
+				p.Status.Message)
+		}
+		if p.Status.Phase != v1.PodRunning && p.Status.Phase != v1.PodSucceeded {
+			waiting = append(waiting, "pod "+g.NamespacedName.String()+why(p))
+		}
+	}
+	return waiting, nil
+}
+
+// await waits until look returns nothing that is waited for.
+func (x *carrying) await(ctx context.Context, what string, look func(context.Context) ([]string, error)) error {
+	said := 0
+	return x.until(ctx, x.RunWithin, func(ctx context.Context) (bool, string, error) {
+		waiting, err := look(ctx)
+		if err != nil {
+			return false, "", err
+		}
+		if len(waiting) > 0 && len(waiting) != said {
+			said = len(waiting)
+			x.Say(fmt.Sprintf("waiting for %s: %d", what, said))
+		}
+		return len(waiting) == 0, strings.Join(waiting, "; "), x.name(ctx)
+	})
+}
+
+// name names the nodes of the goals to the scheduler again, which takes a name back when an attempt fails.
+func (x *carrying) name(ctx context.Context) error {
+	for _, g := range x.goals {
+		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("pod %s, which was to get room, is gone", g.NamespacedName)
+		case err != nil:
+			return fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
+		case p.Spec.NodeName != "" || p.Status.NominatedNodeName == g.Node:
+			continue
+		}
+		if err := x.nominate(ctx, g, false); apierrors.IsInvalid(err) {
+			continue // it has got a node since
+		} else if err != nil {
+			return fmt.Errorf("name node %s to the scheduler for pod %s: %w", g.Node, g.NamespacedName, err)
+		}
+	}
+	return nil
+}
