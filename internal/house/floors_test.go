@@ -218,6 +218,8 @@ var floors = []floor{
 
 	{"lab/cast", nil, nil, nil},
 	{"lab/machines", nil, words(`core/...`), words(`k8s.io/kubelet sigs.k8s.io/yaml`)},
+	// What grades schedulers asks the kubelets' managers, and no model of them.
+	{"lab/conformance/judge", nil, words(`core/topo lab/kubelet`), all()},
 	{"lab/...", nil, words(`core/... api/... deploy/... node/... cluster/... scheduler/... ops/... guests/...
 		lab/... internal/version`), all()},
 

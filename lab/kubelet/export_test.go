@@ -25,17 +25,6 @@ func (m *Managers) Announce(machine *topo.Machine) {
 	}
 }
 
-// StartContainers does what a kubelet does with the managers when the containers of an admitted pod
-// start, one after the other (cm/internal_container_lifecycle_linux.go, PreStartContainer).
-func (m *Managers) StartContainers(pod *v1.Pod) {
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			id := string(pod.UID) + "/" + list[i].Name
-			m.startContainer(pod, &list[i], id)
-		}
-	}
-}
-
 // Prefer has the plugin of a resource register anew, with preferences.
 func (m *Managers) Prefer(ctx context.Context, resource string,
 	prefer func(available, include []string, size int) ([]string, error)) error {

@@ -1,0 +1,189 @@
+package conformance_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/tenon-numa/tenon/lab/conformance"
+	"github.com/tenon-numa/tenon/lab/conformance/judge"
+)
+
+// perfect is a scheduler that tries every pod on every node with the kubelets' managers. Its fields are faults.
+type perfect struct {
+	j        judge.Judge
+	worst    bool // takes the node on which the pod spans the most NUMA nodes
+	old      bool // decides for all waiting pods by the state before the first of them was bound
+	meek     bool // evicts nobody
+	believes bool // takes what is published for the state of a node
+	charges  bool // counts on each NUMA node what pods request in all
+}
+
+func (s perfect) schedule(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+	slices.SortStableFunc(waiting, func(a, b *v1.Pod) int { return -cmp.Compare(importance(a), importance(b)) })
+	before, err := s.state(ctx, m)
+	if err != nil {
+		return err
+	}
+	for _, p := range waiting {
+		now := before
+		if !s.old {
+			if now, err = s.state(ctx, m); err != nil {
+				return err
+			}
+		}
+		node, victims, err := s.choose(ctx, now, p)
+		if err != nil {
+			return err
+		}
+		for _, v := range victims {
+			m.remove(func(q *v1.Pod) bool { return q.UID == v.UID })
+		}
+		if node == "" {
+			continue
+		}
+		if err := m.bind(p, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func importance(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// state returns what the scheduler takes for the state of the nodes.
+func (s perfect) state(ctx context.Context, m *memory) (conformance.State, error) {
+	out, err := m.Settled(ctx)
+	if err != nil || !s.believes {
+		return out, err
+	}
+	var known []*judge.Node
+	for i, n := range m.nodes {
+		v := out.Nodes[i]
+		switch n.published {
+		case conformance.PublishNothing, conformance.PublishEmpty:
+			continue
+		case conformance.PublishStop:
+			v = n.frozen
+		case conformance.PublishFull:
+			empty := *v
+			empty.States, empty.Pods = nil, nil
+			v = &empty
+		}
+		known = append(known, v)
+	}
+	out.Nodes = known
+	return out, nil
+}
+
+// choose returns the node for a pod, and the pods to evict from it.
+func (s perfect) choose(ctx context.Context, now conformance.State, p *v1.Pod) (node string, victims []*v1.Pod,
+	err error) {
+	best := 0
+	for _, n := range now.Nodes {
+		got, err := s.j.Try(ctx, n, p)
+		if err != nil {
+			return "", nil, err
+		}
+		if s.charges && got.Admitted && tooMuchCharged(n, p) {
+			continue
+		}
+		better := node == "" || got.Span < best
+		if s.worst {
+			better = node == "" || got.Span > best
+		}
+		if got.Admitted && better {
+			node, best = n.Object.Name, got.Span
+		}
+	}
+	if node != "" || s.meek {
+		return node, nil, nil
+	}
+	for _, n := range now.Nodes {
+		victims, err := s.j.Victims(ctx, n, p)
+		if err != nil || len(victims) > 0 {
+			return n.Object.Name, victims, err
+		}
+	}
+	return "", nil, nil
+}
+
+// tooMuchCharged reports whether the CPUs of all pods and of p are more than one NUMA node has.
+func tooMuchCharged(n *judge.Node, p *v1.Pod) bool {
+	var sum int64
+	for _, q := range append(slices.Clone(n.Pods), p) {
+		for _, c := range q.Spec.Containers {
+			sum += c.Resources.Requests.Cpu().MilliValue()
+		}
+	}
+	most := 0
+	for _, numa := range n.Machine.NUMAs() {
+		most = max(most, numa.CPUs.Len())
+	}
+	return sum > int64(most)*1000
+}
+
+// ignoresNUMA binds each pod to the first node with enough of everything in sum.
+func ignoresNUMA(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+	for _, p := range waiting {
+		for _, n := range m.nodes {
+			v, err := n.view()
+			if err != nil {
+				return err
+			}
+			if v.Excludes(p) == "" {
+				if err := m.bind(p, n.name); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// onlyFirst binds the first pod of the case as the ideal scheduler does, and no other.
+func onlyFirst(j judge.Judge) scheduler {
+	return func(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+		for _, p := range m.pods {
+			if p.Spec.NodeName != "" {
+				return nil
+			}
+		}
+		return perfect{j: j}.schedule(ctx, m, waiting[:min(1, len(waiting))])
+	}
+}
+
+// triesOnce schedules a pod only when it is created.
+func triesOnce(j judge.Judge) scheduler {
+	tried := map[string]bool{}
+	return func(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+		waiting = slices.DeleteFunc(waiting, func(p *v1.Pod) bool { return tried[string(p.UID)] })
+		for _, p := range waiting {
+			tried[string(p.UID)] = true
+		}
+		return perfect{j: j}.schedule(ctx, m, waiting)
+	}
+}
+
+// evictsForNothing evicts a less important pod from the first node, and does not bind the pod for which it did so.
+func evictsForNothing(j judge.Judge) scheduler {
+	return func(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+		for _, p := range waiting {
+			for _, v := range m.pods {
+				if v.Spec.NodeName != "" && importance(v) < importance(p) {
+					m.remove(func(q *v1.Pod) bool { return q.UID == v.UID })
+					return nil
+				}
+			}
+		}
+		return perfect{j: j}.schedule(ctx, m, waiting)
+	}
+}
