@@ -62,9 +62,9 @@ func (c *Cluster) FinishPod(ctx context.Context, node, uid string) error {
 }
 
 // RestartKubelet kills the process of a node's kubelet and agent, and starts it again. Containers continue to run.
-// yaml is the new KubeletConfiguration, as an administrator writes it; empty keeps the old one. The cluster needs
-// [Config.Apart]. RestartKubelet returns when the new process runs; orders to the node fail until its kubelet has
-// started.
+// yaml is the new KubeletConfiguration, as an administrator writes it; empty keeps the old one. The node needs a
+// process of its own, by [Config.Apart] or [Node.Apart]. RestartKubelet returns when the new process runs; orders to
+// the node fail until its kubelet has started.
 func (c *Cluster) RestartKubelet(ctx context.Context, node, yaml string) error {
 	return c.replaceKubelet(node, yaml, nil)
 }
@@ -78,7 +78,8 @@ func (c *Cluster) ChangeRelease(ctx context.Context, node, release string) error
 // replaceKubelet kills a node's process and starts another one. An empty yaml keeps the configuration, and a nil
 // release keeps the release.
 func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
-	if !c.cfg.Apart {
+	at := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == node })
+	if at >= 0 && !c.apart(c.Nodes[at]) {
 		return fmt.Errorf("restart kubelet of node %s: its process has other nodes too", node)
 	}
 	old, err := c.processes.child(node)
@@ -95,7 +96,7 @@ func (c *Cluster) replaceKubelet(node, yaml string, release *string) error {
 		return err
 	}
 	c.described[node] = m
-	n := &c.Nodes[slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == node })]
+	n := &c.Nodes[at]
 	if release != nil {
 		n.Release = *release
 	}

@@ -26,6 +26,8 @@ type Node struct {
 	// Pinned means that the node's agent decides in place of the kubelet's managers, which are off. It follows the
 	// machine's configuration, and pins containers through the container runtime.
 	Pinned bool
+	// Apart gives the node a process of its own, as [Config.Apart] does for all nodes.
+	Apart bool
 }
 
 var nodeName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)

@@ -60,7 +60,7 @@ func (a access) config() *rest.Config {
 // newJob returns the job of a process for these nodes.
 func newJob(c *Cluster, nodes []Node, described map[string]machines.Machine, cfg Config) (job, error) {
 	j := job{Dir: c.Dir, Admin: accessOf(c.plane.Admin), Agents: !cfg.NoAgents, Volcano: cfg.Numatopology,
-		Durable: cfg.Apart}
+		Durable: c.apart(nodes[0])}
 	for _, n := range nodes {
 		m := described[n.Name]
 		identity, err := c.plane.Node(n.Name)

@@ -32,16 +32,14 @@ func newProcesses() *processes {
 
 // startNodes starts the processes of the nodes.
 func (c *Cluster) startNodes() error {
-	if c.cfg.Apart {
-		for _, n := range c.Nodes {
+	nodes := map[string][]Node{}
+	for _, n := range c.Nodes {
+		if c.apart(n) {
 			if err := c.startProcess(n); err != nil {
 				return err
 			}
+			continue
 		}
-		return nil
-	}
-	nodes := map[string][]Node{}
-	for _, n := range c.Nodes {
 		nodes[n.Release] = append(nodes[n.Release], n)
 	}
 	for _, release := range slices.Sorted(maps.Keys(nodes)) {
@@ -51,6 +49,9 @@ func (c *Cluster) startNodes() error {
 	}
 	return nil
 }
+
+// apart reports whether a node has a process of its own.
+func (c *Cluster) apart(n Node) bool { return c.cfg.Apart || n.Apart }
 
 // program returns the file of the lab's program for a release; "" means this program's own. It fails if
 // [Config.Programs] lacks the release.
@@ -76,7 +77,7 @@ func (c *Cluster) startProcess(nodes ...Node) error {
 	}
 	log, release := "kubelets.log", nodes[0].Release
 	switch { // one log for each process
-	case c.cfg.Apart:
+	case c.apart(nodes[0]):
 		log = "kubelet-" + nodes[0].Name + ".log"
 	case release != "":
 		log = "kubelets-" + release + ".log"

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/lab/machines"
@@ -135,10 +136,10 @@ func Parse(name string, text []byte) (*Case, error) {
 // complete adds what is the same in all cases.
 func (s *PodSet) complete() {
 	s.Count = max(s.Count, 1)
-	for _, list := range [][]v1.Container{s.Spec.InitContainers, s.Spec.Containers} {
+	for prefix, list := range map[string][]v1.Container{"init": s.Spec.InitContainers, "c": s.Spec.Containers} {
 		for i := range list {
 			if list[i].Name == "" {
-				list[i].Name = fmt.Sprintf("c%d", i)
+				list[i].Name = fmt.Sprintf("%s%d", prefix, i)
 			}
 			if list[i].Image == "" {
 				list[i].Image = "lab.invalid/app:1"
@@ -146,7 +147,7 @@ func (s *PodSet) complete() {
 		}
 	}
 	s.Spec.RestartPolicy = v1.RestartPolicyNever
-	s.Spec.TerminationGracePeriodSeconds = new(int64)
+	s.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	s.Spec.AutomountServiceAccountToken = new(bool)
 }
 

@@ -16,7 +16,7 @@ type perfect struct {
 	j        judge.Judge
 	worst    bool // takes the node on which the pod spans the most NUMA nodes
 	old      bool // decides for all waiting pods by the state before the first of them was bound
-	meek     bool // evicts nobody
+	meek     bool // never evicts
 	believes bool // takes what is published for the state of a node
 	charges  bool // counts on each NUMA node what pods request in all
 }

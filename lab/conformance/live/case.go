@@ -1,0 +1,226 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/nrt"
+	"github.com/tenon-numa/tenon/api/v1alpha1/client"
+	"github.com/tenon-numa/tenon/lab/conformance"
+	"github.com/tenon-numa/tenon/lab/conformance/exporter"
+	"github.com/tenon-numa/tenon/lab/conformance/judge"
+	"github.com/tenon-numa/tenon/lab/kubelet"
+)
+
+// played is the part of a cluster that belongs to one case.
+type played struct {
+	*cluster
+	c       *conformance.Case
+	created map[string]time.Time     // by pod
+	bound   map[string]time.Duration // from creation to binding, by pod
+}
+
+// on returns the part of the cluster that belongs to a case.
+func (c *cluster) on(one *conformance.Case) conformance.Cluster {
+	return &played{cluster: c, c: one, created: map[string]time.Time{}, bound: map[string]time.Duration{}}
+}
+
+// Do implements conformance.Cluster.
+func (p *played) Do(ctx context.Context, a conformance.Action) error {
+	for _, pod := range a.Create {
+		if err := p.create(ctx, pod); err != nil {
+			return err
+		}
+	}
+	for _, name := range a.End {
+		err := p.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, fullName(p.c, name), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) { // a scheduler may have evicted it
+			return fmt.Errorf("delete pod %s: %w", name, err)
+		}
+	}
+	switch {
+	case a.Restart != "":
+		return p.restart(ctx, fullName(p.c, a.Restart))
+	case a.Publish != nil:
+		return p.publish(ctx, fullName(p.c, a.Publish.Node), a.Publish.What)
+	}
+	return nil
+}
+
+func (p *played) create(ctx context.Context, pod *v1.Pod) error {
+	name := pod.Name
+	pod = pod.DeepCopy()
+	pod.Name, pod.Namespace = fullName(p.c, name), metav1.NamespaceDefault
+	if pod.Spec.NodeName != "" {
+		pod.Spec.NodeName = fullName(p.c, pod.Spec.NodeName)
+	} else {
+		pod.Spec.SchedulerName = p.Scheduler.SchedulerName
+		p.created[name] = time.Now()
+	}
+	pod.Spec.NodeSelector = map[string]string{Label: p.c.Name}
+	if _, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create pod %s: %w", name, err)
+	}
+	return nil
+}
+
+// restart restarts a kubelet, and waits until its node is ready with all devices.
+func (p *played) restart(ctx context.Context, node string) error {
+	before := time.Now().Add(-time.Second)
+	if err := p.lab.RestartKubelet(ctx, node, ""); err != nil {
+		return err
+	}
+	for {
+		n, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get node %s: %w", node, err)
+		}
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+			return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && c.LastHeartbeatTime.After(before)
+		})
+		if ready {
+			return nil
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return fmt.Errorf("wait for node %s: %w", node, err)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// publish changes what is published about a node. Tenon's scheduler reads the layouts of its agents. They end for
+// "stop" and "nothing", and the layout is deleted for "nothing". They replace a wrong NodeResourceTopology themselves.
+func (p *played) publish(ctx context.Context, node, what string) error {
+	if p.exporter != nil {
+		return p.exporter.Change(ctx, node, exporter.Mode(what))
+	}
+	switch what {
+	case conformance.PublishStop:
+		return p.lab.StopAgent(ctx, node)
+	case conformance.PublishNothing:
+		if err := p.lab.StopAgent(ctx, node); err != nil {
+			return err
+		}
+		layouts, err := client.New(p.lab.RESTConfig())
+		if err != nil {
+			return err
+		}
+		topologies, err := nrt.NewClient(p.lab.RESTConfig())
+		if err != nil {
+			return err
+		}
+		return errors.Join(layouts.Delete(ctx, node, metav1.DeleteOptions{}),
+			topologies.Delete(ctx, node, metav1.DeleteOptions{}))
+	}
+	return nil
+}
+
+// Settled implements conformance.Cluster. Nothing has changed for a second if no pod waits, and for the time that the
+// options set if one does. A kubelet that has not decided, or a pod that is being deleted, counts as a change.
+func (p *played) Settled(ctx context.Context) (conformance.State, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*p.Settle, errors.New("the cluster does not come to rest"))
+	defer cancel()
+	since, last := time.Now(), ""
+	for {
+		pods, changed := p.pods.Pods()
+		own := p.own(pods)
+		now, waits, busy := p.sum(own)
+		if now != last || busy {
+			since, last = time.Now(), now
+		}
+		quiet := pause
+		if waits {
+			quiet = max(pause, p.Settle)
+		}
+		left := quiet - time.Since(since)
+		if left <= 0 {
+			return p.state(ctx, own)
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return conformance.State{}, fmt.Errorf("wait for pods of case %s (%s): %w", p.c.Name, now, context.Cause(ctx))
+		}
+		t.Stop()
+	}
+}
+
+// own returns the pods of the case.
+func (p *played) own(pods []*v1.Pod) (out []*v1.Pod) {
+	for _, pod := range pods {
+		if pod.Spec.NodeSelector[Label] == p.c.Name && strings.HasPrefix(pod.Name, p.c.Name+"-") {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// sum returns what counts as a change if it differs, whether a pod waits for the scheduler, and whether somebody else
+// has work to do. It records when pods were bound.
+func (p *played) sum(pods []*v1.Pod) (text string, waits, busy bool) {
+	var b strings.Builder
+	for _, pod := range pods {
+		name := strings.TrimPrefix(pod.Name, p.c.Name+"-")
+		created, ours := p.created[name]
+		if _, known := p.bound[name]; pod.Spec.NodeName != "" && ours && !known {
+			p.bound[name] = time.Since(created)
+		}
+		waits = waits || pod.Spec.NodeName == ""
+		undecided := pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodPending
+		busy = busy || undecided || pod.DeletionTimestamp != nil
+		fmt.Fprintf(&b, "%s %s %s %t; ", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
+	}
+	return b.String(), waits, busy
+}
+
+// state returns the nodes and pods of the case, with the names that they have in the case.
+func (p *played) state(ctx context.Context, pods []*v1.Pod) (conformance.State, error) {
+	out := conformance.State{BindTimes: p.bound}
+	short := func(s string) string { return strings.TrimPrefix(s, p.c.Name+"-") }
+	for _, pod := range pods {
+		pod = pod.DeepCopy()
+		pod.Name, pod.Spec.NodeName = short(pod.Name), short(pod.Spec.NodeName)
+		out.Pods = append(out.Pods, pod)
+	}
+	for _, n := range p.c.Nodes {
+		name := fullName(p.c, n.Name)
+		object, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return out, fmt.Errorf("get node %s: %w", name, err)
+		}
+		object.Name = n.Name
+		states, err := kubelet.ReadStates(p.lab.NodeDir(name))
+		if err != nil {
+			return out, fmt.Errorf("node %s: %w", name, err)
+		}
+		one := &judge.Node{Object: object, Machine: p.machines[name].Topo, Config: p.machines[name].Kubelet, States: states}
+		for _, pod := range out.Pods {
+			if pod.Spec.NodeName == n.Name && pod.Status.Phase == v1.PodRunning {
+				one.Pods = append(one.Pods, pod)
+			}
+		}
+		out.Nodes = append(out.Nodes, one)
+	}
+	return out, nil
+}

@@ -1,0 +1,123 @@
+package live_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/tenon-numa/tenon/lab"
+	"github.com/tenon-numa/tenon/lab/conformance"
+	"github.com/tenon-numa/tenon/lab/conformance/judge"
+	"github.com/tenon-numa/tenon/lab/conformance/live"
+)
+
+// kubeScheduler is the argument with which this program is a kube-scheduler.
+const kubeScheduler = "kube-scheduler"
+
+func TestMain(m *testing.M) {
+	lab.MaybeChild()
+	if len(os.Args) > 1 && os.Args[1] == kubeScheduler {
+		os.Args = os.Args[1:]
+		os.Exit(cli.Run(app.NewSchedulerCommand()))
+	}
+	os.Exit(m.Run())
+}
+
+// run plays cases under a scheduler, and returns the results by name.
+func run(t *testing.T, s live.Scheduler, cases []*conformance.Case) (map[string]*conformance.Result, error) {
+	t.Helper()
+	found, err := live.Run(t.Context(), cases, live.Options{Scheduler: s, Settle: 3 * time.Second,
+		Nodes: live.DefaultNodes, Parallel: live.DefaultParallel, Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*conformance.Result{}
+	for _, r := range found.Results {
+		if r.Err != nil {
+			t.Errorf("case %s: %v", r.Case.Name, r.Err)
+		}
+		out[r.Case.Name] = r
+	}
+	return out, nil
+}
+
+func selected(t *testing.T, names ...string) []*conformance.Case {
+	t.Helper()
+	all, err := conformance.Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 {
+		return conformance.Short(all)
+	}
+	out := slices.DeleteFunc(all, func(c *conformance.Case) bool { return !slices.Contains(names, c.Name) })
+	if len(out) != len(names) {
+		t.Fatalf("%d cases of %v", len(out), names)
+	}
+	return out
+}
+
+// lost are the findings that the short form has about Tenon: it refuses nodes without a layout, by the profile of the
+// lab (unknownNodes: Refuse).
+var lost = map[string][]judge.Kind{"no-data": {judge.AvoidableWait, judge.AvoidableWait, judge.AvoidableWait}}
+
+// Tenon passes the short form of the suite, with real kubelets and a real API server, except for what docs/reference
+// has as lost.
+func TestTenonPasses(t *testing.T) {
+	tenon, err := live.BuiltIn(live.Tenon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := run(t, tenon, selected(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range results {
+		var kinds []judge.Kind
+		for _, f := range r.Findings {
+			kinds = append(kinds, f.Kind)
+		}
+		if !slices.Equal(kinds, lost[name]) {
+			t.Errorf("case %s: findings %+v, want %v", name, r.Findings, lost[name])
+		}
+	}
+}
+
+// A scheduler that a command starts is graded like any other: kube-scheduler binds a pod that no kubelet admits, and a
+// pod that finds room.
+func TestAForeignSchedulerIsGraded(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := fmt.Sprintf("%s %s --kubeconfig {kubeconfig} --authentication-kubeconfig {kubeconfig} "+
+		"--authorization-kubeconfig {kubeconfig} --leader-elect=false --secure-port=0", exe, kubeScheduler)
+	results, err := run(t, live.Foreign("default-scheduler", command),
+		selected(t, "single-numa-full-halves", "best-effort-wide"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := results["single-numa-full-halves"].Findings
+	if len(found) != 1 || found[0].Kind != judge.AvoidableRefusal || found[0].Pod != "late" ||
+		!strings.Contains(found[0].Text, "TopologyAffinityError") {
+		t.Errorf("findings %+v, want the refusal of pod late", found)
+	}
+	if r := results["best-effort-wide"]; !r.Passed() {
+		t.Errorf("findings %+v, want none", r.Findings)
+	}
+}
+
+func TestACommandThatEndsIsAnError(t *testing.T) {
+	_, err := run(t, live.Foreign("nobody", "false"), selected(t, "best-effort-wide"))
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "scheduler ended") {
+		t.Errorf("error %v, want one that the scheduler ended", err)
+	}
+}
