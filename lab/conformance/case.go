@@ -72,9 +72,16 @@ type Step struct {
 	// End deletes pods by name. A name of a set of several pods stands for all of them.
 	End []string `json:"end,omitempty"`
 	// Restart restarts the kubelet of a node.
-	Restart string `json:"restart,omitempty"`
+	Restart *Restart `json:"restart,omitempty"`
 	// Publish changes what is published about a node.
 	Publish *Publish `json:"publish,omitempty"`
+}
+
+// Restart is a restart of a kubelet. Containers continue to run.
+type Restart struct {
+	Node string `json:"node"`
+	// Kubelet has fields of the KubeletConfiguration that change; null removes one.
+	Kubelet map[string]any `json:"kubelet,omitempty"`
 }
 
 // PodSet describes equal pods. Several pods are named NAME-1, NAME-2 and so on.
@@ -191,9 +198,15 @@ func (c *Case) check() error {
 func (c *Case) checkSteps(nodes []string) error {
 	pods := map[string]int{}
 	total := 0
+	now := slices.Clone(c.Nodes)
 	for i, s := range c.Steps {
 		if err := s.check(nodes, pods); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+		if s.Restart != nil {
+			if _, err := c.MachineOf(s.Restart.change(now)); err != nil {
+				return fmt.Errorf("step %d: %w", i+1, err)
+			}
 		}
 		for _, p := range slices.Concat(s.Create, s.Burst) {
 			pods[p.Name] = max(p.Count, 1)
@@ -209,7 +222,7 @@ func (c *Case) checkSteps(nodes []string) error {
 // check checks a step; pods has the sets of earlier steps.
 func (s *Step) check(nodes []string, pods map[string]int) error {
 	set := 0
-	for _, is := range []bool{len(s.Create) > 0, len(s.Burst) > 0, len(s.End) > 0, s.Restart != "", s.Publish != nil} {
+	for _, is := range []bool{len(s.Create) > 0, len(s.Burst) > 0, len(s.End) > 0, s.Restart != nil, s.Publish != nil} {
 		if is {
 			set++
 		}
@@ -217,7 +230,10 @@ func (s *Step) check(nodes []string, pods map[string]int) error {
 	if set != 1 {
 		return fmt.Errorf("%d fields are set, want one", set)
 	}
-	named := []string{s.Restart}
+	var named []string
+	if s.Restart != nil {
+		named = append(named, s.Restart.Node)
+	}
 	if s.Publish != nil {
 		named = append(named, s.Publish.Node)
 		if !slices.Contains([]string{PublishStop, PublishNothing, PublishFull, PublishEmpty}, s.Publish.What) {
@@ -248,6 +264,16 @@ func (s *Step) check(nodes []string, pods map[string]int) error {
 		}
 	}
 	return nil
+}
+
+// change changes the node in a list of nodes to the one after the restart, and returns it.
+func (r *Restart) change(nodes []Node) Node {
+	n := &nodes[slices.IndexFunc(nodes, func(n Node) bool { return n.Name == r.Node })]
+	settings := map[string]any{}
+	maps.Copy(settings, n.Kubelet)
+	maps.Copy(settings, r.Kubelet)
+	n.Kubelet = settings
+	return *n
 }
 
 // ends reports whether a name stands for pods that exist.

@@ -38,7 +38,7 @@ func TestMistakesInCasesAreNamed(t *testing.T) {
 		"too many pods":      {"count: 2", "count: 41", "count is outside"},
 		"no containers":      {"containers: [{resources: {limits: {cpu: \"1\", memory: 1Gi}}}]", "", "no containers"},
 		"unknown pod":        {"end: [app-2]", "end: [app-3]", `no pod "app-3"`},
-		"two things at once": {"- end: [app-2]", "- end: [app-2]\n  restart: a", "2 fields are set"},
+		"two things at once": {"- end: [app-2]", "- end: [app-2]\n  restart: {node: a}", "2 fields are set"},
 		"foreign in burst":   {"- create:\n  - {name: app, count: 2", "- burst:\n  - {name: app, node: a", "would race"},
 		"unknown data":       {"- end: [app-2]", "- publish: {node: a, what: lies}", `"lies" is unknown`},
 	} {

@@ -25,6 +25,7 @@ import (
 // memory is a cluster without an API server: the managers of each node, and a scheduler that is called after each
 // action.
 type memory struct {
+	c     *conformance.Case
 	dir   string
 	nodes []*memoryNode
 	pods  []*v1.Pod // present pods, in the order of their creation
@@ -48,7 +49,7 @@ type memoryNode struct {
 type scheduler func(ctx context.Context, m *memory, waiting []*v1.Pod) error
 
 func newMemory(ctx context.Context, dir string, c *conformance.Case, s scheduler) (*memory, error) {
-	m := &memory{dir: dir, sched: s}
+	m := &memory{c: c, dir: dir, sched: s}
 	for i, n := range c.Nodes {
 		described, err := c.MachineOf(n)
 		if err != nil {
@@ -119,8 +120,14 @@ func (m *memory) Do(ctx context.Context, a conformance.Action) error {
 	for _, name := range a.End {
 		m.remove(func(p *v1.Pod) bool { return p.Name == name })
 	}
-	if a.Restart != "" {
-		if err := m.node(a.Restart).restart(ctx); err != nil {
+	if a.Restart != nil {
+		described, err := m.c.MachineOf(*a.Restart)
+		if err != nil {
+			return err
+		}
+		n := m.node(a.Restart.Name)
+		n.config = described.Kubelet
+		if err := n.restart(ctx); err != nil {
 			return err
 		}
 	}

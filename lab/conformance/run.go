@@ -25,7 +25,7 @@ type Cluster interface {
 type Action struct {
 	Create  []*v1.Pod // with names as in the case
 	End     []string  // names
-	Restart string    // a node
+	Restart *Node     // with the settings of its kubelet after the restart
 	Publish *Publish
 }
 
@@ -80,7 +80,7 @@ type Runner struct {
 
 // Run plays a case on a cluster.
 func (r Runner) Run(ctx context.Context, c *Case, on Cluster) *Result {
-	p := &play{Runner: r, on: on, out: &Result{Case: c}, pods: map[string]*record{}}
+	p := &play{Runner: r, on: on, out: &Result{Case: c}, pods: map[string]*record{}, nodes: slices.Clone(c.Nodes)}
 	for i := range c.Steps {
 		for _, a := range p.actions(&c.Steps[i]) {
 			if err := p.do(ctx, a); err != nil {
@@ -97,6 +97,7 @@ type play struct {
 	Runner
 	on    Cluster
 	out   *Result
+	nodes []Node // as they are now
 	pods  map[string]*record
 	order []string // names of pods, in the order of their creation
 }
@@ -111,8 +112,9 @@ type record struct {
 // actions returns the actions of a step, and records the pods that they create.
 func (p *play) actions(s *Step) (out []Action) {
 	switch {
-	case s.Restart != "":
-		return []Action{{Restart: s.Restart}}
+	case s.Restart != nil:
+		n := s.Restart.change(p.nodes)
+		return []Action{{Restart: &n}}
 	case s.Publish != nil:
 		return []Action{{Publish: s.Publish}}
 	case len(s.End) > 0:

@@ -50,6 +50,7 @@ func ExitCode(err error) int {
 type flags struct {
 	scheduler, schedulerName, schedulerCommand string
 	level, only, cases, output, junit, dir     string
+	page                                       string
 	settle                                     time.Duration
 	nodes, parallel                            int
 	list, short, compare                       bool
@@ -91,6 +92,7 @@ func New() *cobra.Command {
 	s.BoolVar(&f.list, "list", false, "list the cases, and run nothing")
 	s.StringVarP(&f.output, "output", "o", "table", "output: table, json or badge")
 	s.StringVar(&f.junit, "junit", "", "file for the results as JUnit XML")
+	s.StringVar(&f.page, "page", "", "Markdown page whose table of scores gets the results")
 	s.DurationVar(&f.settle, "settle", live.DefaultSettle,
 		"how long nothing must change until a pod counts as waiting; an avoidable wait counts after four times that")
 	s.IntVar(&f.nodes, "nodes", live.DefaultNodes, "how many nodes run at once")
@@ -212,6 +214,19 @@ func list(out io.Writer, cases []*conformance.Case) error {
 
 // write writes the report.
 func (f *flags) write(r *report.Report, out io.Writer) (err error) {
+	if f.page != "" {
+		page, err := os.ReadFile(f.page)
+		if err != nil {
+			return fmt.Errorf("write scores: %w", err)
+		}
+		text, err := r.WritePage(string(page))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.page, []byte(text), 0o644); err != nil {
+			return fmt.Errorf("write scores: %w", err)
+		}
+	}
 	if f.junit != "" {
 		file, err := os.Create(f.junit)
 		if err != nil {

@@ -32,7 +32,7 @@ const Period = 300 * time.Millisecond
 type Node struct {
 	Name          string
 	Machine       *topo.Machine
-	Policy, Scope string // of the kubelet's topology manager
+	Policy, Scope string // of the kubelet's topology manager; empty means the kubelet's default
 	Socket        string // of the podresources API
 }
 
@@ -143,6 +143,15 @@ func (e *Exporter) Change(ctx context.Context, node string, m Mode) error {
 		return e.write(ctx, o)
 	}
 	return nil
+}
+
+// Configure sets the settings of a node's topology manager, which has been restarted.
+func (e *Exporter) Configure(node, policy, scope string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.nodes[node]; n != nil {
+		n.Policy, n.Scope = policy, scope
+	}
 }
 
 // publish publishes the object of a node if it has changed.

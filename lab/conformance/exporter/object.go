@@ -1,6 +1,7 @@
 package exporter
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
@@ -41,8 +42,8 @@ func (n *exported) object(all *podresources.AllocatableResourcesResponse,
 	}
 	out := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
 		Attributes: v1alpha2.AttributeList{
-			{Name: nrt.AttributePolicy, Value: n.Policy},
-			{Name: nrt.AttributeScope, Value: n.Scope},
+			{Name: nrt.AttributePolicy, Value: cmp.Or(n.Policy, "none")},
+			{Name: nrt.AttributeScope, Value: cmp.Or(n.Scope, "container")},
 			{Name: podfingerprint.Attribute, Value: sum.Sign()},
 			{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodAll},
 		}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,19 +19,23 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance/exporter"
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 	"github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/machines"
 )
 
 // played is the part of a cluster that belongs to one case.
 type played struct {
 	*cluster
-	c       *conformance.Case
-	created map[string]time.Time     // by pod
-	bound   map[string]time.Duration // from creation to binding, by pod
+	c *conformance.Case
+	// machines are the nodes of the case as they are now, by full name.
+	machines map[string]machines.Machine
+	created  map[string]time.Time     // by pod
+	bound    map[string]time.Duration // from creation to binding, by pod
 }
 
 // on returns the part of the cluster that belongs to a case.
 func (c *cluster) on(one *conformance.Case) conformance.Cluster {
-	return &played{cluster: c, c: one, created: map[string]time.Time{}, bound: map[string]time.Duration{}}
+	return &played{cluster: c, c: one, machines: maps.Clone(c.machines), created: map[string]time.Time{},
+		bound: map[string]time.Duration{}}
 }
 
 // Do implements conformance.Cluster.
@@ -47,8 +52,8 @@ func (p *played) Do(ctx context.Context, a conformance.Action) error {
 		}
 	}
 	switch {
-	case a.Restart != "":
-		return p.restart(ctx, fullName(p.c, a.Restart))
+	case a.Restart != nil:
+		return p.restart(ctx, *a.Restart)
 	case a.Publish != nil:
 		return p.publish(ctx, fullName(p.c, a.Publish.Node), a.Publish.What)
 	}
@@ -72,11 +77,20 @@ func (p *played) create(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// restart restarts a kubelet, and waits until its node is ready with all devices.
-func (p *played) restart(ctx context.Context, node string) error {
-	before := time.Now().Add(-time.Second)
-	if err := p.lab.RestartKubelet(ctx, node, ""); err != nil {
+// restart restarts a kubelet, and waits until its node is ready and has all devices.
+func (p *played) restart(ctx context.Context, as conformance.Node) error {
+	m, err := p.c.MachineOf(as)
+	if err != nil {
 		return err
+	}
+	node := m.Name
+	p.machines[node] = m
+	before := time.Now().Add(-time.Second)
+	if err := p.lab.RestartKubelet(ctx, node, m.YAML); err != nil {
+		return err
+	}
+	if p.exporter != nil {
+		p.exporter.Configure(node, m.Kubelet.TopologyManagerPolicy, m.Kubelet.TopologyManagerScope)
 	}
 	for {
 		n, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -86,6 +100,10 @@ func (p *played) restart(ctx context.Context, node string) error {
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 			return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue && c.LastHeartbeatTime.After(before)
 		})
+		for _, r := range m.Topo.Resources() {
+			have := n.Status.Allocatable[v1.ResourceName(r.Name)]
+			ready = ready && have.Value() == int64(len(r.Devices))
+		}
 		if ready {
 			return nil
 		}

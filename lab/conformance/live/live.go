@@ -200,7 +200,7 @@ func start(ctx context.Context, cases []*conformance.Case, o Options) (c *cluste
 // restarts reports whether a case restarts a node.
 func restarts(c *conformance.Case, node string) bool {
 	for _, s := range c.Steps {
-		if s.Restart == node {
+		if s.Restart != nil && s.Restart.Node == node {
 			return true
 		}
 	}
@@ -239,19 +239,12 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 	var nodes []exporter.Node
 	for _, n := range c.lab.Nodes {
 		m := c.machines[n.Name]
-		nodes = append(nodes, exporter.Node{Name: n.Name, Machine: m.Topo, Policy: orDefault(m.Kubelet.TopologyManagerPolicy,
-			"none"), Scope: orDefault(m.Kubelet.TopologyManagerScope, "container"),
+		nodes = append(nodes, exporter.Node{Name: n.Name, Machine: m.Topo, Policy: m.Kubelet.TopologyManagerPolicy,
+			Scope:  m.Kubelet.TopologyManagerScope,
 			Socket: filepath.Join(c.lab.NodeDir(n.Name), "pod-resources", "kubelet.sock")})
 	}
 	c.exporter, err = exporter.Start(ctx, c.lab.RESTConfig(), nodes)
 	return err
-}
-
-func orDefault(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // fullName returns the name of a node or pod on the cluster.

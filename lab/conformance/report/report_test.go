@@ -107,3 +107,38 @@ func TestReportsHaveTheFindings(t *testing.T) {
 		t.Errorf("cases %+v, want a finding that counts, and one that does not", back.Cases)
 	}
 }
+
+// A page keeps the scores of other schedulers, and has one row for each.
+func TestPagesKeepTheScoresOfOthers(t *testing.T) {
+	page := "# Scores\n\n<!-- scores: written by tenon-conformance --page -->\n<!-- end of scores -->\n\nMore.\n"
+	for _, run := range []struct {
+		scheduler string
+		results   []*conformance.Result
+	}{
+		{"mine", []*conformance.Result{result("s", conformance.Safe, judge.AvoidableRefusal)}},
+		{"yours", []*conformance.Result{result("s", conformance.Safe)}},
+		{"mine", []*conformance.Result{result("s", conformance.Safe), result("l", conformance.Live, judge.AvoidableWait)}},
+	} {
+		r := report.New(run.results)
+		r.Scheduler, r.Date, r.Kubernetes = run.scheduler, "2026-11-30", "1.37"
+		var err error
+		if page, err = r.WritePage(page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{
+		"\n| mine | 2026-11-30 | 1.37 | safe | 1/1 | 0/1 | 0/0 | 0/0 | 0 | 0 | 1 | 0 |\n" +
+			"| yours | 2026-11-30 | 1.37 | safe | 1/1 | 0/0 |",
+		"\n- mine: live (l)\n- yours: none\n<!-- end of scores -->\n\nMore.\n", "# Scores\n\n<!-- scores",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	if strings.Count(page, "| scheduler |") != 1 {
+		t.Errorf("the page has the head of the table more than once:\n%s", page)
+	}
+	if _, err := report.New(nil).WritePage("no lines"); err == nil {
+		t.Error("a page without the lines is no error")
+	}
+}

@@ -1,0 +1,88 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenon-numa/tenon/lab/conformance"
+	"github.com/tenon-numa/tenon/lab/conformance/judge"
+)
+
+// The lines of a page between which scores stand.
+const (
+	pageBegin = "<!-- scores: written by tenon-conformance --page -->"
+	pageEnd   = "<!-- end of scores -->"
+)
+
+const pageHead = `| scheduler | date | Kubernetes | level | safe | live | aligned | exact | refused | evicted | waits | misaligned |
+|---|---|---|---|---|---|---|---|---|---|---|---|`
+
+// WritePage returns the page with the scores of this report. It replaces those of the same scheduler, and keeps those
+// of others. The page must have the two lines that enclose scores.
+func (r *Report) WritePage(page string) (string, error) {
+	before, rest, ok := strings.Cut(page, pageBegin+"\n")
+	if !ok {
+		return "", fmt.Errorf("write scores: the page lacks the line %q", pageBegin)
+	}
+	block, after, ok := strings.Cut(rest, pageEnd)
+	if !ok {
+		return "", errors.New("write scores: the page lacks the end of its scores")
+	}
+	rows := replaced(block, "| "+r.Scheduler+" |", r.row())
+	lost := replaced(block, "- "+r.Scheduler+": ", r.lost())
+	text := pageHead + "\n" + strings.Join(rows, "\n") + "\n\nCases that failed:\n\n" + strings.Join(lost, "\n") + "\n"
+	return before + pageBegin + "\n" + text + pageEnd + after, nil
+}
+
+// replaced returns the lines of a block that begin like prefix: rows of the table, or items of the list. The line of
+// the scheduler is replaced or added.
+func replaced(block, prefix, line string) (out []string) {
+	for old := range strings.Lines(block) {
+		old = strings.TrimSuffix(old, "\n")
+		if strings.HasPrefix(old, prefix[:2]) && !strings.HasPrefix(old, prefix) && !strings.HasPrefix(old, "| scheduler |") {
+			out = append(out, old)
+		}
+	}
+	out = append(out, line)
+	slices.Sort(out)
+	return out
+}
+
+// row returns the scores as a row of the table.
+func (r *Report) row() string {
+	level := string(r.Reached)
+	if level == "" {
+		level = "none"
+	}
+	cells := []string{r.Scheduler, r.Date, r.Kubernetes, level}
+	for _, s := range r.Levels {
+		cells = append(cells, fmt.Sprintf("%d/%d", s.Passed, s.Cases))
+	}
+	for _, k := range []judge.Kind{judge.AvoidableRefusal, judge.PointlessEviction, judge.AvoidableWait,
+		judge.AvoidableMisalignment} {
+		cells = append(cells, fmt.Sprint(r.Findings[k]))
+	}
+	return "| " + strings.Join(cells, " | ") + " |"
+}
+
+// lost returns the names of the cases that failed as an item of the list, by level.
+func (r *Report) lost() string {
+	var parts []string
+	for _, l := range conformance.Levels() {
+		var names []string
+		for _, c := range r.Cases {
+			if c.Level == l && !c.Passed {
+				names = append(names, c.Name)
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, string(l)+" ("+strings.Join(names, ", ")+")")
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"none"}
+	}
+	return "- " + r.Scheduler + ": " + strings.Join(parts, "; ")
+}
