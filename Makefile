@@ -10,6 +10,8 @@ JOBS = 300
 CLUSTERS = 15000
 PLANS = 100
 LAYER =
+LEVEL = safe
+SCHEDULER = tenon
 ONLY =
 WORKLOADS =
 RECORD =
@@ -41,7 +43,11 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
-.PHONY: help demo test lint verify generate build bench diff test-dra test-groups test-queue test-room chaos fuzz pictures images chart release push
+# Exit code 1 only means that the level is missed. The exit code of "go run" does not tell that.
+conformance-scores = for s in kube-scheduler kube-scheduler-packed tenon; do \
+	bin/tenon-conformance --scheduler $$s --page docs/reference/conformance.md || [ $$? = 1 ] || exit 1; done
+
+.PHONY: help demo conformance test lint verify generate build bench diff test-dra test-groups test-queue test-room chaos fuzz pictures images chart release push
 
 ##@ Begin:
 
@@ -107,6 +113,13 @@ test-room: ## Compare plans that move pods with all others, in CLUSTERS small cl
 ## out PLANS of them on the lab's kubelets (make test-room CLUSTERS=50000 PLANS=200)
 	go test ./core/defrag -count=1 -v -timeout 0 -args -defrag.n $(CLUSTERS)
 	go test ./lab/queue -count=1 -v -timeout 0 -run 'Plans|LeftAsBudgets' -args -moves.n $(PLANS)
+
+conformance: ## Grade SCHEDULER about NUMA nodes, and fail if it misses LEVEL, safe to exact
+## (make conformance SCHEDULER=kube-scheduler LEVEL=live); with SCHEDULER=all write the
+## scores of all that the program has into docs/reference/conformance.md (6 minutes)
+	go build -o bin/ ./cmd/tenon-conformance
+	$(if $(filter all,$(SCHEDULER)),$(conformance-scores), \
+		bin/tenon-conformance --scheduler $(SCHEDULER) --level $(LEVEL))
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

@@ -12,6 +12,7 @@ var longCommands = map[string][][]string{
 	"model": {{"test", "-v", "-timeout", "0", "./core/ledger", "-run", "TestEveryInterleaving", "-model.depth", "2"}},
 	"mixed": {{"test", "-v", "-count=1", "-timeout", "0", "./lab/scheduler", "-run",
 		"TestMixedReleases|TestOlderSchedulers", "-mixed.releases", "1.34,1.35,1.36"}},
+	"conformance": {{"run", "./cmd/tenon-conformance", "--scheduler", "tenon", "--short", "--level", "aligned"}},
 	"doctor": {
 		{"test", "./ops/doctor", "./ops/bundle", "./ops/rollout", "./ops/apply"},
 		{"test", "-v", "-timeout", "1h", "./cmd/kubectl-tenon", "-run", "TestTheDoctor|TestAPlan|TestKubeletsAreChanged",

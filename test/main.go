@@ -29,6 +29,7 @@
 //	                               real node with systemd, which takes 40 minutes
 //	go run ./test mixed            only kubelets of four releases under one scheduler, upgraded one by one, and older
 //	                               schedulers, which takes 20 minutes to build
+//	go run ./test conformance      only the short form of the conformance suite, on Tenon; part lab has it as a test
 //	go run ./test model            only every interleaving of three pods, two reports and a restart, deeper
 //	go run ./test packages         only installs the Debian packages
 //
@@ -77,6 +78,7 @@ Without a command all checks run, and ARGS go to go test. Commands:
   operators    only gangs of Kueue, JobSet and LeaderWorkerSet (the first time some seven minutes to build these)
   doctor       only the doctor and changes of kubelets, on more clusters, and on a real node (40 minutes)
   mixed        only kubelets of four releases under one scheduler, and older schedulers (the first time 20 minutes)
+  conformance  only the short form of the conformance suite, on Tenon
   model        only every interleaving of three pods, two reports and a restart, to depth 2
   packages     only installs the Debian packages that tests need
 `
@@ -147,7 +149,7 @@ func (r *runner) run(ctx context.Context, args []string) error {
 		return errors.Join(err, r.heavy(ctx, args[1:], true))
 	case "unit", "lab", "machines":
 		return errors.Join(err, r.part(ctx, what, args[1:]))
-	case "doctor", "mixed", "model":
+	case "conformance", "doctor", "mixed", "model":
 		return errors.Join(err, r.runLong(ctx, what, args[1:]))
 	}
 	return errors.Join(err, r.part(ctx, "unit", args), r.part(ctx, "lab", args), r.part(ctx, "machines", args))
