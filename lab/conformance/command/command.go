@@ -51,7 +51,7 @@ type flags struct {
 	scheduler, schedulerName, schedulerCommand string
 	level, only, cases, output, junit, dir     string
 	page                                       string
-	settle                                     time.Duration
+	settle, pause                              time.Duration
 	nodes, parallel                            int
 	list, short, compare                       bool
 }
@@ -95,6 +95,8 @@ func New() *cobra.Command {
 	s.StringVar(&f.page, "page", "", "Markdown page whose table of scores gets the results")
 	s.DurationVar(&f.settle, "settle", live.DefaultSettle,
 		"how long nothing must change until a pod counts as waiting; an avoidable wait counts after four times that")
+	s.DurationVar(&f.pause, "pause", live.DefaultPause,
+		"how long nothing must change between two actions if no pod waits")
 	s.IntVar(&f.nodes, "nodes", live.DefaultNodes, "how many nodes run at once")
 	s.IntVar(&f.parallel, "parallel", live.DefaultParallel, "how many cases run at once")
 	s.BoolVar(&f.compare, "compare", false, "measure the time to bind beside plain kube-scheduler")
@@ -122,14 +124,14 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	began := time.Now()
 	say := func(line string) { fmt.Fprintf(progress, "%6.1fs  %s\n", time.Since(began).Seconds(), line) }
-	found, err := live.Run(ctx, cases, live.Options{Scheduler: scheduler, Dir: f.dir, Settle: f.settle, Nodes: f.nodes,
+	found, err := live.Run(ctx, cases, live.Options{Scheduler: scheduler, Dir: f.dir, Settle: f.settle, Pause: f.pause, Nodes: f.nodes,
 		Parallel: f.parallel, Compare: f.compare, Progress: say, Done: func(r *conformance.Result) { say(line(r)) }})
 	if err != nil {
 		return err
 	}
 	r := report.New(found.Results)
-	r.Scheduler, r.Kubernetes, r.Date, r.Settle = scheduler.Name, releases.Own(), began.Format(time.DateOnly),
-		f.settle.Seconds()
+	r.Scheduler, r.Kubernetes, r.Date = scheduler.Name, releases.Own(), began.Format(time.DateOnly)
+	r.Settle, r.Pause = f.settle.Seconds(), f.pause.Seconds()
 	r.Bind.Alone, r.Bind.Plain = report.Median(found.Alone), report.Median(found.Plain)
 	if err := f.write(r, out); err != nil {
 		return err

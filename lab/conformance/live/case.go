@@ -60,12 +60,15 @@ func (p *played) Do(ctx context.Context, a conformance.Action) error {
 	return nil
 }
 
+// foreign is the schedulerName of pods that are bound past the scheduler.
+const foreign = "foreign-scheduler"
+
 func (p *played) create(ctx context.Context, pod *v1.Pod) error {
 	name := pod.Name
 	pod = pod.DeepCopy()
 	pod.Name, pod.Namespace = fullName(p.c, name), metav1.NamespaceDefault
 	if pod.Spec.NodeName != "" {
-		pod.Spec.NodeName = fullName(p.c, pod.Spec.NodeName)
+		pod.Spec.NodeName, pod.Spec.SchedulerName = fullName(p.c, pod.Spec.NodeName), foreign
 	} else {
 		pod.Spec.SchedulerName = p.Scheduler.SchedulerName
 		p.created[name] = time.Now()
@@ -151,10 +154,9 @@ func (p *played) publish(ctx context.Context, node, what string) error {
 	return nil
 }
 
-// Settled implements conformance.Cluster. Nothing has changed for a second if no pod waits, and for the time that the
-// options set if one does. A kubelet that has not decided, or a pod that is being deleted, counts as a change.
+// Settled implements conformance.Cluster. Nothing has changed for the times that the options set. A kubelet that has not decided, or a pod that is being deleted, counts as a change.
 func (p *played) Settled(ctx context.Context) (conformance.State, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*p.Settle, errors.New("the cluster does not come to rest"))
+	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*(p.Settle+p.Pause), errors.New("the cluster does not come to rest"))
 	defer cancel()
 	since, last := time.Now(), ""
 	for {
@@ -164,9 +166,9 @@ func (p *played) Settled(ctx context.Context) (conformance.State, error) {
 		if now != last || busy {
 			since, last = time.Now(), now
 		}
-		quiet := pause
+		quiet := p.Pause
 		if waits {
-			quiet = max(pause, p.Settle)
+			quiet = max(p.Pause, p.Settle)
 		}
 		left := quiet - time.Since(since)
 		if left <= 0 {

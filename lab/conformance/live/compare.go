@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
@@ -22,7 +21,7 @@ const plainName = "conformance-plain"
 // compare measures how long the scheduler and a plain kube-scheduler take to bind pods without requests. The cases
 // have ended, and their pods are deleted first.
 func (c *cluster) compare(ctx context.Context, f *Found) (err error) {
-	if err := c.pods.Clear(ctx, c.client); err != nil {
+	if err := c.clear(ctx); err != nil {
 		return err
 	}
 	if f.Alone, err = c.measure(ctx, c.Scheduler.SchedulerName); err != nil {
@@ -40,9 +39,7 @@ func (c *cluster) compare(ctx context.Context, f *Found) (err error) {
 // measure returns how long a scheduler takes to bind each of several pods. The first pod is not counted.
 func (c *cluster) measure(ctx context.Context, schedulerName string) (out []time.Duration, err error) {
 	for i := range compared + 1 {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", i), Namespace: metav1.NamespaceDefault},
-			Spec: v1.PodSpec{SchedulerName: schedulerName, TerminationGracePeriodSeconds: new(int64),
-				AutomountServiceAccountToken: new(bool), Containers: []v1.Container{{Name: "c", Image: "lab.invalid/app:1"}}}}
+		p := newPod(fmt.Sprint("pod-", i), schedulerName)
 		began := time.Now()
 		if err := workload.Create(ctx, c.client, p); err != nil {
 			return nil, err
@@ -62,5 +59,5 @@ func (c *cluster) measure(ctx context.Context, schedulerName string) (out []time
 			out = append(out, time.Since(began))
 		}
 	}
-	return out, c.pods.Clear(ctx, c.client)
+	return out, c.clear(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,9 @@ type Options struct {
 	// Settle is how long nothing must change before a pod counts as waiting. An avoidable wait counts if it lasts four
 	// times as long.
 	Settle time.Duration
+	// Pause is how long nothing must change if no pod waits. Exporters, agents and schedulers take in what has changed
+	// meanwhile.
+	Pause time.Duration
 	// Nodes is how many nodes a cluster has at most. If there are more, several clusters run one after the other.
 	Nodes int
 	// Parallel is how many cases run at once.
@@ -55,10 +59,9 @@ type Options struct {
 // Defaults of options.
 const (
 	DefaultSettle   = 5 * time.Second
+	DefaultPause    = time.Second
 	DefaultNodes    = 40
 	DefaultParallel = 10
-	// pause is how long nothing must change if no pod waits: exporters and agents publish in this time.
-	pause = time.Second
 	// restTimeout bounds how long a cluster may take to come to rest.
 	restTimeout = 90 * time.Second
 	// patience is how many times more the cluster must settle before an avoidable wait counts.
@@ -233,7 +236,10 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 			return fmt.Errorf("create priority class %s: %w", name, err)
 		}
 	}
-	if c.pods, err = workload.Follow(ctx, c.client); err != nil || c.Scheduler.Agents {
+	if c.pods, err = workload.Follow(ctx, c.client); err != nil {
+		return err
+	}
+	if err := c.addResidents(ctx); err != nil || c.Scheduler.Agents {
 		return err
 	}
 	var nodes []exporter.Node
@@ -247,6 +253,35 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 	return err
 }
 
+// addResidents gives every node a foreign pod that requests nothing, as real nodes have some. Schedulers may rely on
+// that: NodeResourceTopologyMatch does not read the data of a node without pods again.
+func (c *cluster) addResidents(ctx context.Context) error {
+	for _, n := range c.lab.Nodes {
+		p := newPod("resident-"+n.Name, foreign)
+		p.Namespace, p.Spec.NodeName = metav1.NamespaceSystem, n.Name
+		if err := workload.Create(ctx, c.client, p); err != nil {
+			return err
+		}
+	}
+	_, err := c.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		running := 0
+		for _, p := range pods {
+			if p.Status.Phase == v1.PodRunning {
+				running++
+			}
+		}
+		return running == len(c.lab.Nodes)
+	})
+	return err
+}
+
+// newPod returns a pod without requests.
+func newPod(name, schedulerName string) *v1.Pod {
+	p := workload.Pod(name, v1.Container{Name: "c", Image: "lab.invalid/app:1"})
+	p.Spec.SchedulerName = schedulerName
+	return p
+}
+
 // fullName returns the name of a node or pod on the cluster.
 func fullName(c *conformance.Case, name string) string { return c.Name + "-" + name }
 
@@ -255,10 +290,8 @@ func fullName(c *conformance.Case, name string) string { return c.Name + "-" + n
 func (c *cluster) awaitScheduler(ctx context.Context, running Running, one *conformance.Case) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, schedulerTimeout, errors.New("the scheduler binds no pod"))
 	defer cancel()
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "first", Namespace: metav1.NamespaceDefault},
-		Spec: v1.PodSpec{SchedulerName: c.Scheduler.SchedulerName, TerminationGracePeriodSeconds: new(int64),
-			AutomountServiceAccountToken: new(bool), NodeSelector: map[string]string{Label: one.Name},
-			Containers: []v1.Container{{Name: "c", Image: "lab.invalid/app:1"}}}}
+	p := newPod("first", c.Scheduler.SchedulerName)
+	p.Spec.NodeSelector = map[string]string{Label: one.Name}
 	if err := workload.Create(ctx, c.client, p); err != nil {
 		return err
 	}
@@ -270,7 +303,7 @@ func (c *cluster) awaitScheduler(ctx context.Context, running Running, one *conf
 		pods, changed := c.pods.Pods()
 		for _, p := range pods {
 			if p.Name == "first" && p.Status.Phase == v1.PodRunning {
-				return c.pods.Clear(ctx, c.client)
+				return c.clear(ctx)
 			}
 		}
 		select {
@@ -281,6 +314,19 @@ func (c *cluster) awaitScheduler(ctx context.Context, running Running, one *conf
 			return fmt.Errorf("wait for the scheduler: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// clear deletes the pods of cases, and waits until they are gone.
+func (c *cluster) clear(ctx context.Context) error {
+	err := c.client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("delete pods: %w", err)
+	}
+	_, err = c.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Namespace == metav1.NamespaceDefault })
+	})
+	return err
 }
 
 // schedulerTimeout bounds how long a scheduler may take to start. People who start it by hand need time too.

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // run plays cases under a scheduler, and returns the results by name.
 func run(t *testing.T, s live.Scheduler, cases []*conformance.Case) (map[string]*conformance.Result, error) {
 	t.Helper()
-	found, err := live.Run(t.Context(), cases, live.Options{Scheduler: s, Settle: 3 * time.Second,
+	found, err := live.Run(t.Context(), cases, live.Options{Scheduler: s, Settle: 3 * time.Second, Pause: time.Second,
 		Nodes: live.DefaultNodes, Parallel: live.DefaultParallel, Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		return nil, err

@@ -20,9 +20,11 @@ type Report struct {
 	Kubernetes string `json:"kubernetes"`
 	// Date is the day of the run, such as "2026-11-30".
 	Date string `json:"date"`
-	// Settle is how long nothing changed before a cluster counted as settled, in seconds. An avoidable wait lasted four
-	// times as long.
+	// Settle is how long nothing changed before a pod counted as waiting, in seconds. An avoidable wait lasted four times
+	// as long.
 	Settle float64 `json:"settleSeconds"`
+	// Pause is how long nothing changed between two actions if no pod waited, in seconds.
+	Pause float64 `json:"pauseSeconds"`
 	// Reached is the highest level whose cases all passed, together with the cases of all lower levels; "" if none.
 	Reached conformance.Level `json:"reached"`
 	Levels  []Score           `json:"levels"`
@@ -65,7 +67,7 @@ type Bind struct {
 	Plain float64 `json:"plainMilliseconds,omitempty"`
 }
 
-// New makes a report of results. The caller sets Scheduler, Kubernetes, Date and Settle.
+// New makes a report of results. The caller sets Scheduler, Kubernetes, Date, Settle and Pause.
 func New(results []*conformance.Result) *Report {
 	out := &Report{Findings: map[judge.Kind]int{}}
 	scores := map[conformance.Level]*Score{}

@@ -45,7 +45,8 @@ func (r *Report) Table(w io.Writer) error {
 	fmt.Fprintf(&b, "\n%d avoidable refusals, %d pointless evictions, %d avoidable waits, %d avoidable misalignments\n",
 		r.Findings[judge.AvoidableRefusal], r.Findings[judge.PointlessEviction], r.Findings[judge.AvoidableWait],
 		r.Findings[judge.AvoidableMisalignment])
-	fmt.Fprintf(&b, "Settled: nothing changed for %gs; an avoidable wait lasted %gs.\n", r.Settle, 4*r.Settle)
+	fmt.Fprintf(&b, "Settled: nothing changed for %gs, and for %gs while a pod waited; an avoidable wait lasted %gs.\n",
+		r.Pause, r.Settle, 4*r.Settle)
 	if r.Bind.Plain > 0 {
 		fmt.Fprintf(&b, "Time to bind a pod without requests: %.0f ms, plain kube-scheduler %.0f ms (%.1fx).\n", r.Bind.Alone,
 			r.Bind.Plain, r.Bind.Alone/r.Bind.Plain)
