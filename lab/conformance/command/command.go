@@ -124,8 +124,9 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	began := time.Now()
 	say := func(line string) { fmt.Fprintf(progress, "%6.1fs  %s\n", time.Since(began).Seconds(), line) }
-	found, err := live.Run(ctx, cases, live.Options{Scheduler: scheduler, Dir: f.dir, Settle: f.settle, Pause: f.pause, Nodes: f.nodes,
-		Parallel: f.parallel, Compare: f.compare, Progress: say, Done: func(r *conformance.Result) { say(line(r)) }})
+	found, err := live.Run(ctx, cases, live.Options{Scheduler: scheduler, Dir: f.dir, Settle: f.settle, Pause: f.pause,
+		Nodes: f.nodes, Parallel: f.parallel, Compare: f.compare, Progress: say,
+		Done: func(r *conformance.Result) { say(line(r)) }})
 	if err != nil {
 		return err
 	}

@@ -154,9 +154,11 @@ func (p *played) publish(ctx context.Context, node, what string) error {
 	return nil
 }
 
-// Settled implements conformance.Cluster. Nothing has changed for the times that the options set. A kubelet that has not decided, or a pod that is being deleted, counts as a change.
+// Settled implements conformance.Cluster. Nothing has changed for the times that the options set. A kubelet that has
+// not decided, or a pod that is being deleted, counts as a change.
 func (p *played) Settled(ctx context.Context) (conformance.State, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*(p.Settle+p.Pause), errors.New("the cluster does not come to rest"))
+	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*(p.Settle+p.Pause),
+		errors.New("the cluster does not come to rest"))
 	defer cancel()
 	since, last := time.Now(), ""
 	for {
