@@ -28,7 +28,7 @@ func TestMistakesInCasesAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ old, mistake, want string }{
-		"unknown field":      {"level: live", "levle: live", "levle"},
+		"unknown field":      {"level: live", "levels: live", "levels"},
 		"unknown level":      {"level: live", "level: best", `level "best"`},
 		"no reason":          {"why: A reason.", "why: ' '", "why or source"},
 		"unknown machine":    {"machine: two-halves", "machine: no-such", `no machine "no-such"`},
