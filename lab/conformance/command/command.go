@@ -119,6 +119,9 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	if !slices.Contains([]string{"table", "json", "badge"}, f.output) {
 		return fmt.Errorf("--output %q is none of table, json, badge", f.output)
 	}
+	if f.page != "" && (f.short || f.only != "" || f.cases != "") {
+		return errors.New("--page excludes --short, --only and --cases: scores are about all cases")
+	}
 	if !slices.Contains(conformance.Levels(), conformance.Level(f.level)) {
 		return fmt.Errorf("--level %q is none of %v", f.level, conformance.Levels())
 	}
@@ -132,7 +135,7 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	r := report.New(found.Results)
 	r.Scheduler, r.Kubernetes, r.Date = scheduler.Name, releases.Own(), began.Format(time.DateOnly)
-	r.Settle, r.Pause = f.settle.Seconds(), f.pause.Seconds()
+	r.Settle, r.Pause, r.Part = f.settle.Seconds(), f.pause.Seconds(), f.short || f.only != "" || f.cases != ""
 	r.Bind.Alone, r.Bind.Plain = report.Median(found.Alone), report.Median(found.Plain)
 	if err := f.write(r, out); err != nil {
 		return err

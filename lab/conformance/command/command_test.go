@@ -29,6 +29,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		{"--scheduler tenon --scheduler-name mine", "excludes"},
 		{"--scheduler tenon --level best", `"best"`},
 		{"--scheduler tenon -o yaml", `"yaml"`},
+		{"--scheduler tenon --short --page x.md", "--page excludes"},
 		{"--list --only no-such-case", "no-such-case"},
 		{"--list --cases /no/such/folder", "/no/such/folder"},
 	} {

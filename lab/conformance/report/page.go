@@ -22,6 +22,9 @@ const pageHead = `| scheduler | date | Kubernetes | level | safe | live | aligne
 // WritePage returns the page with the scores of this report. It replaces those of the same scheduler, and keeps those
 // of others. The page must have the two lines that enclose scores.
 func (r *Report) WritePage(page string) (string, error) {
+	if r.Part {
+		return "", errors.New("write scores: only a part of the cases was played")
+	}
 	before, rest, ok := strings.Cut(page, pageBegin+"\n")
 	if !ok {
 		return "", fmt.Errorf("write scores: the page lacks the line %q", pageBegin)

@@ -27,7 +27,9 @@ type Report struct {
 	Pause float64 `json:"pauseSeconds"`
 	// Reached is the highest level whose cases all passed, together with the cases of all lower levels; "" if none.
 	Reached conformance.Level `json:"reached"`
-	Levels  []Score           `json:"levels"`
+	// Part is true if not all cases were played. Then Reached is about the played ones alone.
+	Part   bool    `json:"part,omitempty"`
+	Levels []Score `json:"levels"`
 	// Findings counts the findings of each kind in all cases.
 	Findings map[judge.Kind]int `json:"findings"`
 	Cases    []Case             `json:"cases"`
@@ -67,7 +69,7 @@ type Bind struct {
 	Plain float64 `json:"plainMilliseconds,omitempty"`
 }
 
-// New makes a report of results. The caller sets Scheduler, Kubernetes, Date, Settle and Pause.
+// New makes a report of results. The caller sets Scheduler, Kubernetes, Date, Settle, Pause and Part.
 func New(results []*conformance.Result) *Report {
 	out := &Report{Findings: map[judge.Kind]int{}}
 	scores := map[conformance.Level]*Score{}

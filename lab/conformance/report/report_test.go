@@ -138,6 +138,11 @@ func TestPagesKeepTheScoresOfOthers(t *testing.T) {
 	if strings.Count(page, "| scheduler |") != 1 {
 		t.Errorf("the page has the head of the table more than once:\n%s", page)
 	}
+	part := report.New(nil)
+	part.Part = true
+	if _, err := part.WritePage(page); err == nil || !strings.Contains(part.Badge(), "in a part of the cases") {
+		t.Errorf("a part of the cases is written as scores (error %v), or its line is %q", err, part.Badge())
+	}
 	if _, err := report.New(nil).WritePage("no lines"); err == nil {
 		t.Error("a page without the lines is no error")
 	}

@@ -79,7 +79,11 @@ func (r *Report) Badge() string {
 	for _, s := range r.Levels {
 		scores = append(scores, fmt.Sprintf("%s %d/%d", s.Level, s.Passed, s.Cases))
 	}
-	return fmt.Sprintf("NUMA conformance of %s: %s (%s)", r.Scheduler, level, strings.Join(scores, ", "))
+	part := ""
+	if r.Part {
+		part = ", in a part of the cases"
+	}
+	return fmt.Sprintf("NUMA conformance of %s%s: %s (%s)", r.Scheduler, part, level, strings.Join(scores, ", "))
 }
 
 // JSON writes the report as JSON.
