@@ -54,15 +54,19 @@ func podsOn(moves []room.Move) (out []cli.PodOn) {
 	return out
 }
 
+func movesOf(pods []cli.PodOn) (out []room.Move) {
+	for _, x := range pods {
+		out = append(out, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node, To: x.To})
+	}
+	return out
+}
+
 func planOf(p cli.MovePlan) room.Plan {
 	out := room.Plan{Empty: p.Empty}
 	for _, x := range p.Goals {
 		out.Goals = append(out.Goals, room.Goal{NamespacedName: named(x), Node: x.Node})
 	}
-	for _, x := range p.Moves {
-		out.Moves = append(out.Moves, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node,
-			To: x.To})
-	}
+	out.Moves, out.Gone = movesOf(p.Moves), movesOf(p.Gone)
 	return out
 }
 

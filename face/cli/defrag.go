@@ -40,7 +40,7 @@ type Moving struct {
 	Unrelated func(s Stage, wants []*whatif.Want) bool
 }
 
-const defragLong = `Find the fewest pods to move so that others get room.
+const defragLong = `Find the cheapest pods to move so that others get room.
 
 Free CPUs, memory and devices that lie scattered over NUMA nodes take no pod that needs them on one.
 The command finds the cheapest pods to evict so that the wanted pods fit, and so that every evicted
@@ -110,7 +110,7 @@ func (a *app) defragCommand() *cobra.Command {
 	var f defragFlags
 	c := &cobra.Command{
 		Use:     "defrag",
-		Short:   "Find the fewest pods to move so that others get room",
+		Short:   "Find the cheapest pods to move so that others get room",
 		Long:    defragLong,
 		Example: defragExample,
 		Args:    cobra.NoArgs,

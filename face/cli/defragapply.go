@@ -44,6 +44,8 @@ type MovePlan struct {
 	// Goals are the pods that wait for room, with the nodes that the plan gives them, and Moves the pods that move, with
 	// the nodes that they are on.
 	Goals, Moves []PodOn
+	// Gone are the pods that an interrupted command has evicted.
+	Gone []PodOn
 	// Empty are nodes that all pods are to leave.
 	Empty []string
 }
@@ -246,6 +248,16 @@ func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) 
 	return d, nil
 }
 
+// gone returns the pods of a plan that are not to move any more.
+func (p *defragDocument) gone(moves []PodOn) (out []PodOn) {
+	for _, m := range p.Moves {
+		if !slices.ContainsFunc(moves, func(x PodOn) bool { return x.UID == m.UID }) {
+			out = append(out, PodOn{Pod: m.Pod, Node: m.From})
+		}
+	}
+	return out
+}
+
 // again computes a plan with some moves once more, and whether it works with the places that are kept by now.
 func (a *app) again(c *cobra.Command, f defragFlags, left []PodOn) (MovePlan, error) {
 	f.only = map[string]bool{}
@@ -306,17 +318,23 @@ func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, d
 		return err
 	}
 	out, order := c.OutOrStdout(), d.order()
+	order.Gone = p.gone(order.Moves)
 	if len(order.Moves) == 0 {
 		_, err := fmt.Fprintln(out, "Nothing has to move.")
-		return err
+		if err != nil || dryRun || len(order.Gone)+len(order.Goals) == 0 {
+			return err
+		}
 	}
 	if err := by.Check(c.Context(), order); err != nil {
 		return err
 	}
-	if err := d.announce(out, o); err != nil || dryRun {
+	if len(order.Moves) > 0 {
+		err = d.announce(out, o)
+	}
+	if err != nil || dryRun {
 		return err
 	}
-	if !yes && !agreed(c) {
+	if len(order.Moves) > 0 && !yes && !agreed(c) {
 		fmt.Fprintln(c.ErrOrStderr(), "Nothing was changed: answer y, or give --yes.")
 		return errDeclined
 	}

@@ -1,16 +1,11 @@
 package queue_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,60 +31,6 @@ var (
 	rounds = flag.Int("moves.n", 8, "clusters in which TestPlansAreCarriedOut moves pods")
 	seed   = flag.Uint64("moves.seed", 1, "the first seed of TestPlansAreCarriedOut")
 )
-
-// commandFor is kubectl-tenon for a cluster.
-type commandFor struct {
-	program, kubeconfig string
-}
-
-func newCommand(ctx context.Context, t *testing.T, w *world) commandFor {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "kubectl-tenon")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/kubectl-tenon")
-	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build kubectl-tenon: %v\n%s", err, out)
-	}
-	return commandFor{program, w.KubeconfigPath}
-}
-
-// run runs a command, and returns its output and exit code.
-func (c commandFor) run(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if ended := (&exec.ExitError{}); err != nil && !errors.As(err, &ended) {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// planned is what the tests read of a plan.
-type planned struct {
-	Found, InSteps bool
-
-	Moves []struct{ Name, UID, From string }
-}
-
-// plan writes a plan into a file.
-func (c commandFor) plan(ctx context.Context, t *testing.T, args ...string) (file string, p planned) {
-	t.Helper()
-	out, errs, code := c.run(ctx, t, append([]string{"defrag", "-o", "json"}, args...)...)
-	if code > 1 {
-		t.Fatalf("defrag %v: exit code %d\n%s", args, code, errs)
-	}
-	if err := json.Unmarshal([]byte(out), &p); err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), "plan.json")
-	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file, p
-}
 
 // sets are controllers of one pod each: ReplicaSets and StatefulSets in turn.
 type sets struct {
@@ -435,7 +376,14 @@ func TestPlansThatCannotGoOn(t *testing.T) {
 			break
 		}
 	}
-	s.stopped(ctx, t, tenon, goal, file, "the plan does not work any more")
+	const wrong = "the plan does not work any more"
+	if err := wait.PollUntilContextTimeout(ctx, poll, time.Minute, true, func(context.Context) (bool, error) {
+		_, errs, _ := tenon.run(ctx, t, "defrag", "apply", file, "--dry-run")
+		return strings.Contains(errs, wrong), nil // the nodes have reported
+	}); err != nil {
+		t.Errorf("the plan works: %v", err)
+	}
+	s.stopped(ctx, t, tenon, goal, file, wrong)
 	list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -456,9 +404,6 @@ func TestPlansThatCannotGoOn(t *testing.T) {
 		t.Errorf("defrag apply again: exit code %d\n%s%s", code, out, errs)
 	}
 	s.world.run(ctx, t, goal)
-	for _, m := range p.Moves { // a killed command leaves its requests
-		_ = s.requests.In("default").Delete(ctx, "tenon-move-"+m.UID, metav1.DeleteOptions{})
-	}
 	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		running := map[string]bool{}
 		for _, p := range pods {
@@ -482,41 +427,6 @@ func (s *sets) reported(ctx context.Context, t *testing.T, tenon commandFor, fil
 	}); err != nil {
 		t.Fatalf("the plan does not work: %s", said)
 	}
-}
-
-// apply carries a plan out, and calls then when the first pod is evicted.
-func (c commandFor) apply(ctx context.Context, t *testing.T, file string,
-	then func(*exec.Cmd)) (stdout, stderr string, code int) {
-	t.Helper()
-	return c.applyUntil(ctx, t, file, "is evicted from", then)
-}
-
-// applyUntil carries a plan out, and calls then when a line of the output has a part.
-func (c commandFor) applyUntil(ctx context.Context, t *testing.T, file, part string,
-	then func(*exec.Cmd)) (stdout, stderr string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(ctx, c.program, "defrag", "apply", file, "--yes", "--answer-timeout", "30s",
-		"--run-timeout", "30s")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
-	var out, errs strings.Builder
-	cmd.Stderr = &errs
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	evicted := false
-	for lines := bufio.NewScanner(pipe); lines.Scan(); {
-		out.WriteString(lines.Text() + "\n")
-		if !evicted && strings.Contains(lines.Text(), part) {
-			evicted = true
-			then(cmd)
-		}
-	}
-	_ = cmd.Wait() // the exit code is returned
-	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 // grant binds a role for people to a user.

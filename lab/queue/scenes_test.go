@@ -173,6 +173,15 @@ func TestScenesOfPlans(t *testing.T) {
 				s.nothingLeft(ctx, t, "goal")
 			}
 		},
+		"the user interrupts after the eviction": func(t *testing.T) {
+			file, _ := s.one(ctx, t, nil)
+			out, errs, code := tenon.apply(ctx, t, file, func(c *exec.Cmd) { _ = c.Process.Signal(syscall.SIGINT) })
+			if code != 2 {
+				t.Errorf("exit code %d\n%s%s", code, out, errs)
+			}
+			s.reported(ctx, t, tenon, file)
+			done(t, file)
+		},
 		"a pod without a controller": func(t *testing.T) {
 			s.on(ctx, t, "a", nil, "free", 5, "x", 12)
 			s.on(ctx, t, "b", nil, "y", 12, "z", 6)

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
 )
 
 // This file waits until successors and pods that waited run.
@@ -191,6 +193,39 @@ func (x *carrying) name(ctx context.Context) error {
 			continue // it has got a node since
 		} else if err != nil {
 			return fmt.Errorf("name node %s to the scheduler for pod %s: %w", g.Node, g.NamespacedName, err)
+		}
+	}
+	return nil
+}
+
+// settle releases what an interrupted program has kept for pods that it has evicted, once the pods of their controllers
+// have nodes.
+func (x *carrying) settle(ctx context.Context, gone []Move) error {
+	for _, m := range gone {
+		r, err := x.requests.In(m.Namespace).Get(ctx, BookingName(m.UID), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
+		}
+		of := []move{{Move: m, owner: types.UID(r.Spec.Parameters[provisioning.PodsOf])}}
+		if err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
+			now, err := x.siblings(ctx, of)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range now {
+				if p.Spec.NodeName == "" && p.DeletionTimestamp == nil {
+					waiting = append(waiting, "pod "+p.Namespace+"/"+p.Name+why(p))
+				}
+			}
+			return waiting, nil
+		}); err != nil {
+			return err
+		}
+		if err := x.release(ctx, m); err != nil {
+			return err
 		}
 	}
 	return nil

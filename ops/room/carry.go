@@ -27,8 +27,7 @@ type carrying struct {
 	evicted int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
-	// away are nodes where pods are to get room. What becomes free there in several steps might be taken in between, so
-	// all pods leave such a node at the same time.
+	// away are nodes where pods are to get room.
 	away map[string]bool
 }
 
@@ -58,9 +57,15 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 		}
 		o.Say("node " + node + " is cordoned")
 	}
-	err := x.rounds(ctx)
+	err := x.name(ctx)
+	if err == nil {
+		err = x.rounds(ctx)
+	}
 	if err == nil {
 		err = x.await(ctx, "pods that waited", x.goalsRun)
+	}
+	if err == nil && o.Keep {
+		err = x.settle(ctx, p.Gone)
 	}
 	if err == nil {
 		return nil
@@ -124,7 +129,7 @@ func (x *carrying) rounds(ctx context.Context) error {
 		if err := x.name(ctx); err != nil {
 			return err
 		}
-		kept, rest, err := x.next(ctx)
+		now, err := x.next(ctx)
 		if err != nil {
 			return err
 		}
@@ -132,23 +137,17 @@ func (x *carrying) rounds(ctx context.Context) error {
 			if err := x.again(ctx); err != nil { // with the places where they are
 				return err
 			}
-			kept, rest = x.still(kept), x.still(rest)
+			now = x.still(now)
 		}
-		now := slices.Concat(kept, rest)
 		before, err := x.siblings(ctx, now)
 		if err != nil {
 			return err
 		}
 		stop := x.naming(ctx)
-		var gone []move
-		// The successors of the rest have no places, and are created when all others are being deleted: from then on the
-		// scheduler keeps the room for the pods that wait.
-		for _, some := range [][]move{kept, rest} {
-			done, err := x.evict(ctx, some)
-			if gone = append(gone, done...); err != nil {
-				stop()
-				return err
-			}
+		gone, err := x.evict(ctx, now)
+		if err != nil {
+			stop()
+			return err
 		}
 		err = x.back(ctx, gone, before)
 		if stop(); err != nil {
@@ -214,58 +213,74 @@ func (x *carrying) again(ctx context.Context) error {
 	return nil
 }
 
-// next returns the pods to evict now: those whose successors have places, and the rest. If some have no place, those
-// go first that have one and leave no node where others are to get room. If there are none, all go: the rest gets
-// room that becomes free by the plan itself.
-func (x *carrying) next(ctx context.Context) (kept, rest []move, err error) {
+// next returns the pods to evict now. All that have places go first. Then the scheduler may keep places for others, in
+// the room that has become free. The last one may go without a place, since the plan makes room for its successor.
+func (x *carrying) next(ctx context.Context) ([]move, error) {
 	if !x.Keep {
-		return nil, slices.Clone(x.left), nil
+		return slices.Clone(x.left), nil
+	}
+	if err := x.crowded(); err != nil {
+		return nil, err
 	}
 	for _, m := range x.left {
 		if m.owner == "" {
 			continue // nothing creates it again
 		}
 		if err := x.book(ctx, m.pod, false); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	have, none, err := x.places(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if len(none) == 0 {
+	if err := x.mayLack(len(have), none); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(none) == 0:
 		x.Say(fmt.Sprintf("the scheduler keeps %s", count(len(have), "place", "places")))
-		return have, nil, nil
+		return have, nil
+	case len(have) > 0:
+		x.Say(fmt.Sprintf("the scheduler keeps %s, and perhaps more when these pods have moved",
+			count(len(have), "place", "places")))
+		return have, nil
+	case len(none) > 1:
+		return nil, x.tooMany(none)
 	}
-	if err := x.mayLack(none); err != nil {
-		return nil, nil, err
+	x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
+		x.left[0].NamespacedName, none[x.left[0].UID]))
+	return slices.Clone(x.left), nil
+}
+
+// crowded returns an error if more than one successor is to stay on nodes where others are to get room: no place is
+// kept there before they have it.
+func (x *carrying) crowded() error {
+	none := map[types.UID]string{}
+	for _, m := range x.left {
+		if x.away[m.To] && m.owner != "" {
+			none[m.UID] = ""
+		}
 	}
-	early := slices.DeleteFunc(slices.Clone(have), func(m move) bool { return x.away[m.From] })
-	if len(early) == 0 && len(none) > 1 {
-		return nil, nil, x.tooMany(none)
+	if len(none) > 1 {
+		return x.tooMany(none)
 	}
-	if len(early) > 0 {
-		x.Say(fmt.Sprintf("the scheduler keeps %s, and more when these pods have moved",
-			count(len(early), "place", "places")))
-		return early, nil, nil
+	return nil
+}
+
+// mayLack returns an error that names a pod whose successor has no place, if each has to have one, or if fewer have
+// places than the plan has on nodes that no pod of it leaves. Which of the successors have them does not matter.
+func (x *carrying) mayLack(have int, none map[types.UID]string) error {
+	for _, m := range x.left {
+		if !slices.ContainsFunc(x.left, func(o move) bool { return o.From == m.To }) {
+			have--
+		}
+	}
+	if have >= 0 && !x.Whole {
+		return nil
 	}
 	for _, m := range x.left {
 		if why, lacks := none[m.UID]; lacks {
-			x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes on node %s (%s)",
-				m.NamespacedName, m.To, why))
-			rest = append(rest, m)
-		}
-	}
-	return have, rest, nil
-}
-
-// mayLack returns an error that names a pod whose successor has no place although the plan makes no room for it, or
-// although each has to have one.
-func (x *carrying) mayLack(none map[types.UID]string) error {
-	for _, m := range x.left {
-		why, lacks := none[m.UID]
-		freed := slices.ContainsFunc(x.left, func(o move) bool { return o.From == m.To })
-		if lacks && (x.Whole || !freed) {
 			return fmt.Errorf("no place can be kept for the successor of pod %s: %s", m.NamespacedName, why)
 		}
 	}
@@ -273,8 +288,8 @@ func (x *carrying) mayLack(none map[types.UID]string) error {
 }
 
 // tooMany returns an error about pods whose successors would all have to get room that the plan makes. The first one of
-// them is created when not all of the pods are being deleted yet. Then the scheduler does not count the pod that waits
-// as seated, and the successor may take its room.
+// them is created when not all of these pods are being deleted yet. Then the pod that waits does not fit by the
+// scheduler's count, and the successor may take its room.
 func (x *carrying) tooMany(none map[types.UID]string) error {
 	var names []string
 	for _, m := range x.left {

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,8 +38,8 @@ import (
 type Plan struct {
 	// Goals are pods that wait, each with the node that the plan gives it.
 	Goals []Goal
-	// Moves are the pods that are to be evicted, in any order.
-	Moves []Move
+	// Moves are the pods that are to be evicted, in any order, and Gone the pods that an interrupted program has evicted.
+	Moves, Gone []Move
 	// Empty are nodes that are to be left by all their pods. They are cordoned, and remain so.
 	Empty []string
 }
@@ -174,7 +175,7 @@ func (c *Cluster) alone(ctx context.Context, p Plan, o Options) error {
 		return fmt.Errorf("nothing was changed, since you may not list ProvisioningRequests: %w", err)
 	}
 	own := map[string]bool{}
-	for _, m := range p.Moves {
+	for _, m := range slices.Concat(p.Moves, p.Gone) {
 		own[m.Namespace+"/"+BookingName(m.UID)] = true
 	}
 	for _, r := range list.Items {
