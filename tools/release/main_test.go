@@ -224,7 +224,7 @@ func TestTheKustomizationNamesThePushedImages(t *testing.T) {
 	if err := yaml.Unmarshal(data, &k); err != nil {
 		t.Fatalf("%v in\n%s", err, data)
 	}
-	if len(k.Resources) != 1 || len(k.Images) != 4 {
+	if len(k.Resources) != 1 || len(k.Images) != 5 {
 		t.Fatalf("the kustomization is\n%s", data)
 	}
 	for _, file := range []string{"agent/daemonset.yaml", "scheduler/deployment.yaml"} {
@@ -278,8 +278,8 @@ func TestFilesOfARelease(t *testing.T) {
 	if err := json.Unmarshal(data, &statement); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(statement.Subject); n != 10+13 {
-		t.Errorf("provenance of %d subjects, want 10 files, 12 images and the chart", n)
+	if n := len(statement.Subject); n != 12+16 {
+		t.Errorf("provenance of %d subjects, want 12 files, 15 images and the chart", n)
 	}
 	for _, want := range []string{
 		"cosign sign --yes --recursive example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64) + "\n",
@@ -297,7 +297,7 @@ func checkSums(t *testing.T, folder string) {
 	t.Helper()
 	cmd := exec.Command("sha256sum", "--check", "--strict", sumsFile)
 	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 10 {
-		t.Errorf("%v, want 10 files that are as they should be:\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 12 {
+		t.Errorf("%v, want 12 files that are as they should be:\n%s", err, out)
 	}
 }
