@@ -231,24 +231,30 @@ func TestPlansAreCarriedOut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*rounds)*40*time.Second)
 	defer cancel()
 	s, tenon := newSets(ctx, t)
-	plans, moves := 0, 0
+	plans, moves, refused := 0, 0, 0
 	for k := range uint64(*rounds) {
 		goal, file, p := s.scatter(ctx, t, rand.New(rand.NewPCG(*seed+k, 4)), tenon, fmt.Sprint("r", k))
 		if len(p.Moves) > 0 {
 			plans, moves = plans+1, moves+len(p.Moves)
 			out, errs, code := tenon.apply(ctx, t, file, func(*exec.Cmd) {})
-			if t.Log(out); code != 0 {
-				t.Errorf("defrag apply: exit code %d\n%s", code, errs)
+			switch {
+			case code == 2 && strings.Contains(errs, "no place can be kept for the successors of"):
+				refused++ // two of them would have to stay where the pod that waits goes
+				s.runs(ctx, t, "")
+			case code != 0:
+				t.Errorf("defrag apply: exit code %d\n%s%s", code, out, errs)
+			default:
+				t.Log(out)
+				s.runs(ctx, t, goal)
 			}
-			s.runs(ctx, t, goal)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", *seed+k)
 		}
 		s.clear(ctx, t, goal)
 	}
-	t.Logf("%d plans with %d moves", plans, moves)
-	if plans == 0 {
+	t.Logf("%d plans with %d moves, %d of them not begun", plans, moves, refused)
+	if plans <= 2*refused {
 		t.Error("no plan was carried out")
 	}
 }

@@ -27,8 +27,6 @@ type carrying struct {
 	evicted int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
-	// away are nodes where pods are to get room.
-	away map[string]bool
 }
 
 // move is a pod that is to move, as it was when the plan began.
@@ -203,9 +201,8 @@ func (x *carrying) again(ctx context.Context) error {
 		m.To = n.To
 		keep = append(keep, m)
 	}
-	x.left, x.away = keep, map[string]bool{}
+	x.left = keep
 	for _, g := range p.Goals {
-		x.away[g.Node] = true
 		if i := slices.IndexFunc(x.goals, func(o Goal) bool { return o.NamespacedName == g.NamespacedName }); i >= 0 {
 			x.goals[i].Node = g.Node
 		}
@@ -218,9 +215,6 @@ func (x *carrying) again(ctx context.Context) error {
 func (x *carrying) next(ctx context.Context) ([]move, error) {
 	if !x.Keep {
 		return slices.Clone(x.left), nil
-	}
-	if err := x.crowded(); err != nil {
-		return nil, err
 	}
 	for _, m := range x.left {
 		if m.owner == "" {
@@ -251,21 +245,6 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 	x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
 		x.left[0].NamespacedName, none[x.left[0].UID]))
 	return slices.Clone(x.left), nil
-}
-
-// crowded returns an error if more than one successor is to stay on nodes where others are to get room: no place is
-// kept there before they have it.
-func (x *carrying) crowded() error {
-	none := map[types.UID]string{}
-	for _, m := range x.left {
-		if x.away[m.To] && m.owner != "" {
-			none[m.UID] = ""
-		}
-	}
-	if len(none) > 1 {
-		return x.tooMany(none)
-	}
-	return nil
 }
 
 // mayLack returns an error that names a pod whose successor has no place, if each has to have one, or if fewer have
