@@ -50,8 +50,10 @@ func (s *scene) on(ctx context.Context, t *testing.T, node string, annotations m
 			p.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
 		}
 		if !strings.HasPrefix(name, "m") {
-			s.world.create(ctx, t, p)
-			s.run(ctx, t, name)
+			for s.placed(ctx, t, p) != node { // the scheduler has not seen the cordon yet
+				s.world.end(ctx, t, name)
+				s.gone(ctx, t, name)
+			}
 			continue
 		}
 		p.Spec.NodeSelector, p.Spec.RestartPolicy = nil, v1.RestartPolicyAlways
@@ -73,6 +75,28 @@ func (s *scene) on(ctx context.Context, t *testing.T, node string, annotations m
 		}
 	}
 	s.cordon(ctx, t, other, false)
+}
+
+// placed creates a pod, and returns its node when it runs.
+func (s *scene) placed(ctx context.Context, t *testing.T, p *v1.Pod) string {
+	t.Helper()
+	s.world.create(ctx, t, p.DeepCopy())
+	s.run(ctx, t, p.Name)
+	got, err := s.client.CoreV1().Pods("default").Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Spec.NodeName
+}
+
+// gone waits until the watch shows no pod of a name.
+func (s *scene) gone(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
+	}); err != nil {
+		t.Fatalf("pod %s does not end: %v", name, err)
+	}
 }
 
 // waiting creates a pod that waits, and makes a plan for it.
