@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/defrag"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/score"
 	corestate "github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -112,7 +111,7 @@ func (r *replay) nodeOf(n int) whatif.Node {
 	for _, h := range nd.pods {
 		if len(h.holdings) > 0 {
 			s.Entries = append(s.Entries, corestate.Entry{Pod: podID(h.pod), Source: corestate.Observed,
-				Holdings: slices.Clone[[]place.Holding](h.holdings)})
+				Holdings: h.holdings})
 		}
 		out.Pods = append(out.Pods, whatif.Resident{Pod: podID(h.pod), Needs: c.amountsOf(c.requests[h.shape])})
 	}

@@ -32,7 +32,7 @@ import (
 const (
 	// maxAsked bounds the waiting pods for which a plan is looked for each time.
 	maxAsked = 16
-	// pause is how long no other plan is made for a pod whose plan was stopped: some of its pods may have moved in vain.
+	// pause is how long no other plan is made for a pod whose plan was stopped: pods may have moved without any use.
 	pause = 30 * time.Minute
 )
 

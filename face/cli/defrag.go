@@ -85,8 +85,7 @@ type defragFlags struct {
 	output                         output
 	drawing                        mapFlags
 
-	// asked are the flags that were given, apart from those about the output: the question, for whoever carries the plan
-	// out.
+	// asked is the question, as the flags that were given for it. "defrag apply" asks it again.
 	asked []string
 	// only, if not nil, are the UIDs of the only pods that may move, if a plan is carried out.
 	only map[string]bool
@@ -372,38 +371,52 @@ func (d *defragmentation) pose(f defragFlags) error {
 	return nil
 }
 
+// evicted returns the UIDs of the pods that a plan moves, in its order.
+func (d *defragmentation) evicted(p *defrag.Plan) (uids []string) {
+	for _, m := range p.Moves {
+		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
+	}
+	return uids
+}
+
+// after returns a stage without the pods that a plan moves, to place pods on, and what all pods of the plan want there,
+// by the UIDs of their placements. Nodes that are to be empty take none.
+func (d *defragmentation) after(s Stage, p *defrag.Plan, moving *Moving, goals func(Stage) ([]*task, error)) (
+	*whatif.Plan, map[string]*whatif.Want, error) {
+	left, successors, err := moving.Leaving(s, d.evicted(p))
+	if err != nil {
+		return nil, nil, err
+	}
+	tasks, err := goals(left)
+	if err != nil {
+		return nil, nil, err
+	}
+	wants := map[string]*whatif.Want{}
+	for _, m := range goalPods(tasks) {
+		wants[m.ID.UID] = m.Want
+	}
+	for i, m := range p.Moves {
+		w := *successors[i]
+		w.Demand = d.problem.Movers[m.Mover].Want.Demand
+		wants[m.To.Pod.UID] = &w
+	}
+	nodes := slices.Clone(left.Nodes())
+	for _, at := range d.problem.Empty {
+		nodes[at].Gone = true
+	}
+	return whatif.New(nodes, d.problem.Rules), wants, nil
+}
+
 // confirmed reports whether all pods of a plan get their places on a cluster without the pods that move, also by what
 // pods mean to each other.
 func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(Stage) ([]*task, error),
 	step func() error) bool {
-	var uids []string
-	for _, m := range p.Moves {
-		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
-	}
-	after, wants, err := moving.Leaving(d.stage, uids)
+	plan, wants, err := d.after(d.stage, p, moving, goals)
 	if err != nil {
 		return false
 	}
-	tasks, err := goals(after)
-	if err != nil {
-		return false
-	}
-	again := map[string]*whatif.Want{}
-	for _, m := range goalPods(tasks) {
-		again[m.ID.UID] = m.Want
-	}
-	for i, m := range p.Moves {
-		w := *wants[i]
-		w.Demand = d.problem.Movers[m.Mover].Want.Demand
-		again[m.To.Pod.UID] = &w
-	}
-	nodes := slices.Clone(after.Nodes())
-	for _, at := range d.problem.Empty {
-		nodes[at].Gone = true
-	}
-	plan := whatif.New(nodes, d.problem.Rules)
 	for _, x := range p.Order {
-		one := whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: again[x.Pod.UID]}}, Least: 1,
+		one := whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: wants[x.Pod.UID]}}, Least: 1,
 			Racks: []whatif.Rack{{Nodes: []int{x.Node}}}}
 		if out, err := plan.Together(one, step); err != nil || !out.Fits {
 			return false

@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +19,8 @@ import (
 )
 
 // This file carries out a plan that moves pods.
+
+var errNoMoves = errors.New("this program moves no pods")
 
 const defragApplyLong = `Carry out a plan that "kubectl tenon defrag -o json" has found.
 
@@ -98,8 +98,8 @@ func (a *app) defragApplyCommand() *cobra.Command {
 		Example: defragApplyExample,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := readMoves(args[0])
-			if err != nil {
+			var p defragDocument
+			if err := readPlan(args[0], "defrag", &p); err != nil {
 				return err
 			}
 			return a.carryOut(c, p, o, yes, dryRun)
@@ -197,26 +197,6 @@ func (d *defragmentation) restrict(only map[string]bool) {
 	d.field.Movers = keep
 }
 
-// readMoves reads the file that "defrag -o json" has written.
-func readMoves(file string) (p defragDocument, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return p, fmt.Errorf("open the plan: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxPlan+1))
-	switch {
-	case err != nil:
-		return p, fmt.Errorf("read the plan: %w", err)
-	case len(data) > maxPlan:
-		return p, fmt.Errorf("%s has more than %d bytes: it is no plan", file, maxPlan)
-	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return p, fmt.Errorf("%s is no plan: write one with \"kubectl tenon defrag -o json\": %w", file, err)
-	}
-	return p, nil
-}
-
 // replan asks the question of a plan again. It returns an error if the answer does not work any more.
 func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) {
 	d, err := a.defragmented(c, f)
@@ -238,12 +218,7 @@ func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) 
 		return nil, fmt.Errorf("pod %s stays on its node: it %s", d.stuck[0].Pod, d.stuck[0].Why)
 	}
 	if d.result.Plan == nil {
-		var b strings.Builder
-		w := bufio.NewWriter(&b)
-		d.writeNone(w, fewNodes)
-		_ = w.Flush() // to memory
-		return nil, fmt.Errorf("the plan does not work any more, plan again: %s",
-			strings.Join(strings.Fields(b.String()), " "))
+		return nil, fmt.Errorf("the plan does not work any more, plan again: %s", oneLine(d.writeNone))
 	}
 	return d, nil
 }
@@ -301,7 +276,7 @@ func (d *defragmentation) order() (out MovePlan) {
 func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, dryRun bool) error {
 	switch {
 	case a.setup.Move == nil || a.setup.Stages.Moving == nil:
-		return errors.New("this program moves no pods")
+		return errNoMoves
 	case o.AnswerWithin <= 0 || o.EvictWithin <= 0 || o.RunWithin <= 0:
 		return errors.New("--answer-timeout, --evict-timeout and --run-timeout must be positive")
 	}
@@ -396,51 +371,29 @@ func agreed(c *cobra.Command) bool {
 // kept.
 func (d *defragmentation) worksBeside(moving *Moving, goals func(Stage) ([]*task, error)) bool {
 	p := d.result.Plan
-	var uids []string
-	for _, m := range p.Moves {
-		uids = append(uids, d.problem.Movers[m.Mover].Pod.UID)
-	}
+	uids := d.evicted(p)
 	booked := moving.Booked(d.kept, uids)
 	if len(booked) == 0 {
 		return true // this is the plan that was just computed
 	}
 	ended, _ := moving.Ending(d.kept)
-	after, wants, err := moving.Leaving(ended, uids)
+	plan, wants, err := d.after(ended, p, moving, goals)
 	if err != nil {
 		return false
 	}
-	tasks, err := goals(after)
-	if err != nil {
-		return false
-	}
-	again := map[string]*whatif.Want{}
-	for _, m := range goalPods(tasks) {
-		again[m.ID.UID] = m.Want
-	}
-	nodes := slices.Clone(after.Nodes())
-	var anywhere []int
-	for i := range nodes {
-		if nodes[i].Gone = slices.Contains(d.problem.Empty, i); !nodes[i].Gone {
-			anywhere = append(anywhere, i)
-		}
-	}
-	plan := whatif.New(nodes, d.problem.Rules)
-	fits := func(x whatif.Placement, w *whatif.Want, on []int) bool {
-		out, err := plan.Together(whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: w}}, Least: 1,
-			Racks: []whatif.Rack{{Nodes: on}}}, func() error { return nil })
+	fits := func(x whatif.Placement, racks []whatif.Rack) bool {
+		out, err := plan.Together(whatif.Gang{Pods: []whatif.Member{{ID: x.Pod, Want: wants[x.Pod.UID]}}, Least: 1,
+			Racks: racks}, func() error { return nil })
 		return err == nil && out.Fits
 	}
 	for _, x := range p.Placed {
-		if w := again[x.Pod.UID]; w != nil && !fits(x, w, []int{x.Node}) {
+		if wants[x.Pod.UID] != nil && !fits(x, []whatif.Rack{{Nodes: []int{x.Node}}}) {
 			return false
 		}
 	}
 	for i, m := range p.Moves {
-		if w := *wants[i]; !booked[uids[i]] {
-			w.Demand = d.problem.Movers[m.Mover].Want.Demand
-			if !fits(m.To, &w, anywhere) {
-				return false
-			}
+		if !booked[uids[i]] && !fits(m.To, nil) {
+			return false
 		}
 	}
 	return true

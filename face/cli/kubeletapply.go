@@ -111,24 +111,24 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 // maxPlan is the largest size of a plan file, in bytes.
 const maxPlan = 64 << 20
 
-// readPlan reads the file that "kubelet plan -o json" has written.
-func readPlan(file string) (p document.KubeletPlan, err error) {
+// readPlan reads the file that a command has written with -o json into a plan.
+func readPlan(file, command string, into any) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return p, fmt.Errorf("open the plan: %w", err)
+		return fmt.Errorf("open the plan: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, maxPlan+1))
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("read the plan: %w", err)
+		return fmt.Errorf("read the plan: %w", err)
 	case len(data) > maxPlan:
-		return p, fmt.Errorf("%s has more than %d bytes: it is no plan", file, maxPlan)
+		return fmt.Errorf("%s has more than %d bytes: it is no plan", file, maxPlan)
 	}
-	if err := json.Unmarshal(data, &p); err != nil {
-		return p, fmt.Errorf("%s is no plan: write one with \"kubectl tenon kubelet plan -o json\": %w", file, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s is no plan: write one with \"kubectl tenon %s -o json\": %w", file, command, err)
 	}
-	return p, nil
+	return nil
 }
 
 // applyKubelets announces the changes of a plan, asks the user unless yes is set, and makes the changes unless dryRun
@@ -137,8 +137,8 @@ func applyKubelets(c *cobra.Command, by KubeletApplier, file string, o KubeletAp
 	if o.MaxUnavailable < 1 || o.EvictWithin <= 0 || o.VerifyWithin <= 0 {
 		return errors.New("--max-unavailable, --evict-timeout and --verify-timeout must be positive")
 	}
-	p, err := readPlan(file)
-	if err != nil {
+	var p document.KubeletPlan
+	if err := readPlan(file, "kubelet plan", &p); err != nil {
 		return err
 	}
 	nodes, err := by.Pending(c.Context(), p)

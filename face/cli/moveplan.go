@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -50,7 +49,7 @@ func (s Setup) PlanMoves(ctx context.Context, q MoveQuestion) (MoveAnswer, error
 		return MoveAnswer{}, err
 	}
 	if d.result.Plan == nil {
-		return MoveAnswer{Why: d.noPlan()}, nil
+		return MoveAnswer{Why: oneLine(d.writeNone, d.writeFixed)}, nil
 	}
 	plan := d.order()
 	return MoveAnswer{Plan: &plan}, nil
@@ -69,7 +68,7 @@ func (s Setup) PlanAgain(ctx context.Context, q MoveQuestion, left []PodOn) (Mov
 func (s Setup) posed(ctx context.Context, q MoveQuestion) (*app, *cobra.Command, defragFlags, error) {
 	var f defragFlags
 	if s.Stages.Moving == nil {
-		return nil, nil, f, errors.New("this program moves no pods")
+		return nil, nil, f, errNoMoves
 	}
 	c := &cobra.Command{}
 	c.SetContext(ctx)
@@ -86,12 +85,13 @@ func (s Setup) posed(ctx context.Context, q MoveQuestion) (*app, *cobra.Command,
 	return newApp(s), c, f, nil
 }
 
-// noPlan returns why there is no plan, and which pods may not move, as one line.
-func (d *defragmentation) noPlan() string {
+// oneLine returns parts of the output as one line.
+func oneLine(parts ...func(b *bufio.Writer, limit int)) string {
 	var b strings.Builder
 	w := bufio.NewWriter(&b)
-	d.writeNone(w, fewNodes)
-	d.writeFixed(w, fewNodes)
+	for _, write := range parts {
+		write(w, fewNodes)
+	}
 	_ = w.Flush() // to memory
 	return strings.Join(strings.Fields(b.String()), " ")
 }

@@ -80,10 +80,8 @@ func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*
 		return err
 	}
 	for _, m := range gone {
-		if x.Keep && m.owner != "" {
-			if err := x.release(ctx, m.Move); err != nil {
-				return err
-			}
+		if err := x.release(ctx, m); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -107,7 +105,7 @@ func (x *carrying) complete(ctx context.Context, m move, alive int64) bool {
 	if apierrors.IsNotFound(err) {
 		return true
 	}
-	if err != nil { // whoever may not read it waits until the time is over
+	if err != nil { // without the right to read it, the wait ends with its time
 		return false
 	}
 	wanted, set, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
@@ -209,9 +207,9 @@ func (x *carrying) settle(ctx context.Context, gone []Move) error {
 		if err != nil {
 			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
 		}
-		of := []move{{Move: m, owner: types.UID(r.Spec.Parameters[provisioning.PodsOf])}}
+		of := move{Move: m, owner: types.UID(r.Spec.Parameters[provisioning.PodsOf])}
 		if err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
-			now, err := x.siblings(ctx, of)
+			now, err := x.siblings(ctx, []move{of})
 			if err != nil {
 				return nil, err
 			}
@@ -224,7 +222,7 @@ func (x *carrying) settle(ctx context.Context, gone []Move) error {
 		}); err != nil {
 			return err
 		}
-		if err := x.release(ctx, m); err != nil {
+		if err := x.unbook(ctx, m.Namespace, BookingName(m.UID), false); err != nil {
 			return err
 		}
 	}

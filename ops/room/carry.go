@@ -101,13 +101,19 @@ func (x *carrying) find(ctx context.Context, moves []Move) error {
 	return nil
 }
 
+// release releases what is kept for the successor of a pod, if anything was asked for.
+func (x *carrying) release(ctx context.Context, m move) error {
+	if !x.Keep || m.owner == "" {
+		return nil
+	}
+	return x.unbook(ctx, m.Namespace, BookingName(m.UID), false)
+}
+
 // giveUp takes back what holds up others for pods that do not move.
 func (x *carrying) giveUp(ctx context.Context) error {
 	var errs []error
 	for _, m := range x.left {
-		if x.Keep && m.owner != "" {
-			errs = append(errs, x.release(ctx, m.Move))
-		}
+		errs = append(errs, x.release(ctx, m))
 	}
 	for _, g := range x.goals {
 		g.Node = ""
@@ -191,10 +197,8 @@ func (x *carrying) again(ctx context.Context) error {
 		n, is := needed[m.UID]
 		if !is {
 			x.Say("pod " + m.NamespacedName.String() + " need not move any more")
-			if x.Keep && m.owner != "" {
-				if err := x.release(ctx, m.Move); err != nil {
-					return err
-				}
+			if err := x.release(ctx, m); err != nil {
+				return err
 			}
 			continue
 		}
@@ -316,7 +320,7 @@ func (x *carrying) places(ctx context.Context) (have []move, none map[types.UID]
 		if same++; len(have) != before {
 			same = 0
 		}
-		return len(none) == 0 || !silent && same >= x.patience, said, x.name(ctx)
+		return len(none) == 0 || !silent && same >= patience, said, x.name(ctx)
 	})
 	return have, none, err
 }
@@ -349,9 +353,7 @@ func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err erro
 				gone, x.evicted = append(gone, m), x.evicted+1
 			case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 				x.Say("pod " + m.NamespacedName.String() + " was gone already")
-				if x.Keep && m.owner != "" {
-					failed = errors.Join(failed, x.release(ctx, m.Move))
-				}
+				failed = errors.Join(failed, x.release(ctx, m))
 			case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServerTimeout(err),
 				apierrors.IsTimeout(err):
 				again, why = append(again, m), fmt.Sprintf("pod %s: %v", m.NamespacedName, err)
@@ -397,7 +399,7 @@ func (x *carrying) naming(ctx context.Context) (stop func()) {
 func (x *carrying) until(ctx context.Context, within time.Duration,
 	look func(context.Context) (done bool, why string, err error)) error {
 	why := ""
-	err := wait.PollUntilContextTimeout(ctx, x.poll, within, true, func(context.Context) (done bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, poll, within, true, func(context.Context) (done bool, err error) {
 		done, why, err = look(ctx)
 		return done, err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
@@ -54,13 +57,13 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, try bool) error {
 			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", p.Namespace, name, err)
 		}
 	}
-	template, err := object(&v1.PodTemplate{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"},
-		ObjectMeta: at, Template: successor(p)})
+	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplate{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: at, Template: successor(p)})
 	if err != nil {
 		return fmt.Errorf("write PodTemplate %s: %w", name, err)
 	}
-	_, err = c.dynamic.Resource(templateResource).Namespace(p.Namespace).Create(ctx, template,
-		metav1.CreateOptions{DryRun: dry(try)})
+	_, err = c.dynamic.Resource(templateResource).Namespace(p.Namespace).Create(ctx,
+		&unstructured.Unstructured{Object: template}, metav1.CreateOptions{DryRun: dry(try)})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create PodTemplate %s: %w", name, err)
 	}
@@ -83,19 +86,11 @@ func successor(p *v1.Pod) v1.PodTemplateSpec {
 	s := &out.Spec
 	s.NodeName, s.Hostname, s.EphemeralContainers = "", "", nil
 	own := func(name string) bool { return strings.HasPrefix(name, "kube-api-access-") }
-	s.Volumes = without(s.Volumes, func(v v1.Volume) bool { return own(v.Name) })
+	s.Volumes = slices.DeleteFunc(s.Volumes, func(v v1.Volume) bool { return own(v.Name) })
 	for _, list := range [][]v1.Container{s.InitContainers, s.Containers} {
 		for i := range list {
-			list[i].VolumeMounts = without(list[i].VolumeMounts, func(m v1.VolumeMount) bool { return own(m.Name) })
-		}
-	}
-	return out
-}
-
-func without[T any](list []T, drop func(T) bool) (out []T) {
-	for _, x := range list {
-		if !drop(x) {
-			out = append(out, x)
+			list[i].VolumeMounts = slices.DeleteFunc(list[i].VolumeMounts,
+				func(m v1.VolumeMount) bool { return own(m.Name) })
 		}
 	}
 	return out
@@ -121,11 +116,6 @@ func (c *Cluster) kept(ctx context.Context, m Move) (is, answered, over bool, wh
 		return false, false, false, "", nil
 	}
 	return x.Status == metav1.ConditionTrue, true, false, x.Message, nil
-}
-
-// release deletes the request and the template for the successor of a pod, if there are any.
-func (c *Cluster) release(ctx context.Context, m Move) error {
-	return c.unbook(ctx, m.Namespace, BookingName(m.UID), false)
 }
 
 // unbook deletes a request and its template, if there are any.

@@ -23,7 +23,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -85,11 +84,9 @@ type Cluster struct {
 	core     *objects.Core
 	dynamic  dynamic.Interface
 	requests *provisioning.Client
-	poll     time.Duration
-	patience int // in polls; see carrying.places
 }
 
-// The API server is asked every poll what has become of pods and requests.
+// The API server is asked every poll what has become of pods and requests. patience is in polls; see carrying.places.
 const (
 	poll     = time.Second
 	patience = 5
@@ -111,7 +108,7 @@ func New(cfg *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{core: core, dynamic: all, requests: requests, poll: poll, patience: patience}, nil
+	return &Cluster{core: core, dynamic: all, requests: requests}, nil
 }
 
 var (
@@ -249,14 +246,4 @@ func dry(try bool) []string {
 		return []string{metav1.DryRunAll}
 	}
 	return nil
-}
-
-// object returns an object in the form of the dynamic client.
-func object(o any) (*unstructured.Unstructured, error) {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	out := &unstructured.Unstructured{}
-	return out, json.Unmarshal(data, &out.Object)
 }
