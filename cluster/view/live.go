@@ -160,6 +160,27 @@ func (c *Live) ClaimsOn(ctx context.Context, node string) (*document.Claims, err
 	return held.Of(v), nil
 }
 
+// KeptOn returns the room that a node keeps for pods that have not come yet. It reads ProvisioningRequests; unread is
+// why it could not, or "".
+func (c *Live) KeptOn(ctx context.Context, node string) (kept []document.Kept, unread string, err error) {
+	if err := c.await(ctx); err != nil {
+		return nil, "", err
+	}
+	v := c.view.View()
+	if err := c.reader.AddKept(ctx, v); err != nil {
+		return nil, "", err
+	}
+	for _, l := range v.Unread {
+		unread = l.Resource + ": " + l.Reason
+	}
+	for _, n := range v.States {
+		if n.Name == node {
+			kept = document.KeptOn(n)
+		}
+	}
+	return kept, unread, nil
+}
+
 // Pod returns one pod; where the view has none, the error is the API server's NotFound.
 func (c *Live) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	if err := c.await(ctx); err != nil {

@@ -36,7 +36,8 @@ func Watch(ctx context.Context, cfg *rest.Config, name string, namespaces ...str
 		return nil, err
 	}
 	w := view.NewLive(seen, reader)
-	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned, Claims: w.ClaimsOn,
+	return &console.Identity{Name: name, View: seen, Cluster: w, Misaligned: w.Misaligned,
+		Claims: w.ClaimsOn, Kept: w.KeptOn,
 		Stages: cli.Stages{Cluster: onStage(w), Vary: vary, Slots: &cli.Slots{}, Claims: claimsBy(reader),
 			Moving: moving(budgetsBy(reader))},
 		History:    reader.History,

@@ -178,6 +178,15 @@ func (h *Handler) node(w http.ResponseWriter, q *request) error {
 			doc.Holdings[i].Misaligned = misaligned[doc.Holdings[i].UID]
 		}
 	}
+	if q.who.Kept != nil {
+		kept, unread, err := q.who.Kept(q.Context(), name)
+		if err != nil {
+			return err
+		}
+		if doc.Kept = kept; unread != "" {
+			doc.Warnings = append(slices.Clone(doc.Warnings), "room that is kept for pods was not read: "+unread)
+		}
+	}
 	doc.Claims = claims
 	return answer(w, q.Request, doc)
 }

@@ -67,7 +67,7 @@ func (s *sharing) use(key [sha256.Size]byte, opened *Identity) *Identity {
 	w := one.who
 	return &Identity{Name: w.Name, View: w.View, Cluster: w.Cluster, Stages: w.Stages, History: w.History,
 		Schedulers: w.Schedulers, Doctor: w.Doctor, Kubelets: w.Kubelets, Use: w.Use, Affinity: w.Affinity,
-		Misaligned: w.Misaligned, Claims: w.Claims, Valid: w.Valid,
+		Misaligned: w.Misaligned, Claims: w.Claims, Kept: w.Kept, Valid: w.Valid,
 		Close: sync.OnceFunc(func() { s.leave(key, one) })}
 }
 

@@ -57,6 +57,9 @@ type Identity struct {
 	Misaligned func(n *state.Node) (uids map[string]bool, complete bool)
 	// Claims returns the devices of a node from claims (DRA), and who holds them; nil if they are not read.
 	Claims func(ctx context.Context, node string) (*document.Claims, error)
+	// Kept returns the room that a node keeps for pods that have not come yet, or why that could not be read; nil if it is
+	// not read.
+	Kept func(ctx context.Context, node string) (kept []document.Kept, unread string, err error)
 	// History returns the events of schedulers and kubelets about a pod.
 	History    func(ctx context.Context, namespace, pod string) (document.PodHistory, error)
 	Schedulers Schedulers

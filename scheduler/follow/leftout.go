@@ -25,8 +25,12 @@ type completer struct {
 	onUnread func(node string, err error)
 }
 
-// maxRead bounds one reading, so that a slow answer does not delay all nodes for long.
-const maxRead = 10 * time.Second
+// maxRead bounds one reading, so that a slow answer does not delay all nodes for long; maxReadAll bounds the reading of
+// all topologies.
+const (
+	maxRead    = 10 * time.Second
+	maxReadAll = time.Minute
+)
 
 func newCompleter() *completer {
 	nodes := func() workqueue.TypedRateLimitingInterface[string] {
@@ -43,6 +47,8 @@ const fewReads = 50
 // first error, because the feed will ask for the missing topologies again.
 func (c *completer) readFirst(ctx context.Context, nodes []string, use func(*v1alpha2.NodeResourceTopology)) error {
 	if len(nodes) > fewReads {
+		ctx, cancel := context.WithTimeout(ctx, maxReadAll)
+		defer cancel()
 		return nrt.EachOf(ctx, c.topos, use)
 	}
 	for _, node := range nodes {

@@ -27,7 +27,7 @@ func TestPages(t *testing.T) {
 		try  func(*testing.T, browser, cluster)
 	}{
 		{"a created pod appears", created}, {"cluster", clusterPage}, {"affinity", affinity},
-		{"node", nodePage}, {"pod", podPage},
+		{"node", nodePage}, {"kept room", kept}, {"pod", podPage},
 		{"findings", findings},
 		{"what if", whatIf}, {"policy", policyPage}, {"arguments", arguments}, {"kubelets", kubelets},
 		{"hostile texts", hostile}, {"Chinese", chinese},

@@ -28,6 +28,7 @@ type cluster struct {
 	programs   string // the folder of the lab's programs
 	kubeconfig string
 	client     kubernetes.Interface
+	any        dynamic.Interface
 	layouts    dynamic.ResourceInterface
 	affinities dynamic.ResourceInterface
 }
@@ -58,7 +59,7 @@ func start(t *testing.T, nodes string) cluster {
 	}
 	layouts := schema.GroupVersionResource{Group: "tenon.sh", Version: "v1alpha1", Resource: "nodelayouts"}
 	affinities := layouts.GroupVersion().WithResource("nodeaffinities")
-	return cluster{address, dir, up, client, any.Resource(layouts), any.Resource(affinities)}
+	return cluster{address, dir, up, client, any, any.Resource(layouts), any.Resource(affinities)}
 }
 
 // run returns what kubectl tenon prints.

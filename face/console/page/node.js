@@ -7,6 +7,8 @@ import { machineView } from "./machine.js";
 import { useView } from "./use.js";
 import { say, texts as t, word } from "./texts.js";
 
+const maxKept = 20; // requests that are named
+
 export function nodePage(root, name) {
   let node = null, last = null, layer = "pods";
   const view = machineView({ name: say("machineOf", name), onMark: () => { drawHolders(); use.mark(podOf(view.marked)); } });
@@ -94,8 +96,9 @@ export function nodePage(root, name) {
   }
 
   function show() {
-    const wide = (node.holdings || []).filter((h) => h.misaligned).length;
+    const wide = (node.holdings || []).filter((h) => h.misaligned).length, kept = (node.kept || []).map((k) => say("keptFor", k.pods, k.request));
     const notes = [node.problem && note(t.noReport + ": " + node.problem, true), node.quality === "coarse" && note(t.coarse), wide && note(say("misalignedPods", wide)),
+      kept.length > 0 && note(say("kept", kept.slice(0, maxKept).join(", ") + (kept.length > maxKept ? ", …" : ""))),
       ...(node.warnings || []).map((w) => note(w)), ...(node.unaligned || []).map((u) => note(`${t.unaligned}: ${u.what}. ${u.remedy}.`)),
       ...(node.restartHazards || []).map((h) => note(`${t.hazards}: ${h.text}`))].filter(Boolean);
     above.replaceChildren(...[facts(), ...notes].filter(Boolean));

@@ -32,8 +32,8 @@ func (a *arena) profile(ctx context.Context, contender string, s *stage, address
 	return done
 }
 
-// writeProfiles writes a scheduler's metrics and the bindings of a round into the folder of profiles. The bindings
-// show which pods were bound last.
+// writeProfiles writes a scheduler's metrics, a profile of its memory, and the bindings of a round into the folder of
+// profiles. The bindings show which pods were bound last.
 func (a *arena) writeProfiles(ctx context.Context, contender string, s *stage, address string,
 	bindings []binding) error {
 	if a.Profiles == "" {
@@ -46,12 +46,14 @@ func (a *arena) writeProfiles(ctx context.Context, contender string, s *stage, a
 	if err := os.WriteFile(a.profileName(contender, "bindings"), []byte(lines.String()), 0o644); err != nil {
 		return fmt.Errorf("write bindings: %w", err)
 	}
-	text, err := fetch(ctx, s, address+"/metrics")
-	if err != nil {
-		return fmt.Errorf("read the metrics of %s: %w", contender, err)
-	}
-	if err := os.WriteFile(a.profileName(contender, "metrics"), text, 0o644); err != nil {
-		return fmt.Errorf("write metrics: %w", err)
+	for _, kind := range []struct{ name, path string }{{"metrics", "/metrics"}, {"heap", "/debug/pprof/heap"}} {
+		text, err := fetch(ctx, s, address+kind.path)
+		if err != nil {
+			return fmt.Errorf("read %s of %s: %w", kind.name, contender, err)
+		}
+		if err := os.WriteFile(a.profileName(contender, kind.name), text, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", kind.name, err)
+		}
 	}
 	return nil
 }

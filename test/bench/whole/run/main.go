@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&f.only, "only", "plain,tenon,match", "which schedulers, of plain, tenon, match and older")
 	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
 	fs.StringVar(&f.profiles, "profiles", "",
-		"folder for a CPU profile, metrics and bindings of every scheduler; none when empty")
+		"folder for profiles of CPU and memory, metrics and bindings of every scheduler; none when empty")
 	fs.BoolVar(&f.trace, "trace", false, "print where the time of a pod goes, for each scheduler; writes no page")
 	fs.StringVar(&f.attacks, "attacks", "", "measure attacks instead: all, or numbers of attacks from 1 on")
 	fs.StringVar(&f.before, "before", "", "program of an older tenon-scheduler that is measured, too")
