@@ -400,7 +400,7 @@ func (r Reason) amountRemedy() string {
 		return wait + "use another node"
 	}
 	if r.Code == Lacking || r.Code == Short { // the whole amount that is left may not fit on NUMA nodes
-		return wait + "ask for less (" + have + " left)"
+		return wait + "ask for less"
 	}
 	return wait + "ask for at most " + have
 }

@@ -167,3 +167,22 @@ func TestWhatWouldFitIsSaidOfAllThatIsMissing(t *testing.T) {
 		t.Errorf("320 CPUs of 32: %s: %q", s.Kind, s.Text)
 	}
 }
+
+// The amount that a pod that waits is told to ask for fits now. The sum of what NUMA nodes have left does not.
+func TestTheAmountThatFitsNowIsNotTheSumOfNUMANodes(t *testing.T) {
+	n := nodeOf(t, half, single)
+	hold(t, &n, "first", guaranteed(sized("c", 14, 1)))
+	hold(t, &n, "second", guaranteed(sized("c", 6, 1)))
+	const want = "wait for pods to end, or ask for at most 10 cpu"
+	s := judged(&n, guaranteed(sized("c", 16, 1)))
+	if s.Kind != NotNow || !strings.Contains(s.Text, "the node has 12 left") || s.Remedy != want {
+		t.Errorf("%s: %q, remedy %q, want %q", s.Kind, s.Text, s.Remedy, want)
+	}
+	if s := judged(&n, guaranteed(sized("c", 10, 1))); s.Kind != Fits {
+		t.Errorf("10 CPUs: %s: %q", s.Kind, s.Text)
+	}
+	// No amount is known to fit where several containers ask for the resource.
+	if s := judged(&n, guaranteed(sized("c", 10, 1), sized("d", 10, 1))); s.Remedy != "wait for pods to end, or ask for less" {
+		t.Errorf("two containers: %q, remedy %q", s.Text, s.Remedy)
+	}
+}

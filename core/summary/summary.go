@@ -99,8 +99,8 @@ type Facts struct {
 	Unjudged []string
 	// Soonest is where the end of pods makes room, searched on the nodes that lack only amounts.
 	Soonest whatif.Soonest
-	// Fitting returns how much of the resource of a permanent reason would fit on the node with this index in Nodes; 0
-	// if that is not known. It may be nil.
+	// Fitting returns how much of the resource of a reason would fit on the node with this index in Nodes: without other
+	// pods if the reason is permanent, and now if it is not. It returns 0 if that is not known. It may be nil.
 	Fitting func(node int, r place.Reason) int64
 }
 
@@ -232,7 +232,36 @@ func (f *Facts) notNow(later []int, sel selection) Summary {
 		text = "Not now " + f.where(sel) + ": "
 	}
 	return Summary{NotNow, text + fmt.Sprintf("%s (node %s)", words(r), best.Node) + end +
-		f.doubts([]int{at}, true) + f.without(f.Nodes[at]), r.Remedy()}
+		f.doubts([]int{at}, true) + f.without(f.Nodes[at]), f.lessNow(r, looked, best.Node)}
+}
+
+// lessNow is the remedy for a reason that pods remove when they end. Where the node has enough of the resource in sum,
+// or somewhere, for no pod like this one, it names the amount that fits now on one of the nodes that were looked at.
+// node is the one that the sentence is about.
+func (f *Facts) lessNow(r place.Reason, looked []whatif.Looked, node string) string {
+	if r.Code != place.Lacking && r.Code != place.Short || r.Have <= 0 || f.Fitting == nil {
+		return r.Remedy()
+	}
+	fits, on := int64(0), ""
+	for _, x := range looked[:min(len(looked), maxTried)] {
+		at := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == x.Node })
+		s := tightest(x.Reasons, anyReason)
+		if at < 0 || s.Resource != r.Resource {
+			continue
+		}
+		if n := f.Fitting(at, s); n > fits || n == fits && n > 0 && x.Node == node {
+			fits, on = n, x.Node
+		}
+	}
+	switch {
+	case fits == 0:
+		return r.Remedy()
+	case on != node:
+		on = " (node " + on + ")"
+	default:
+		on = ""
+	}
+	return "wait for pods to end, or ask for at most " + place.Quantity(r.Resource, fits) + on
 }
 
 // ends names the pods to wait for, by name only in the pod's own namespace.

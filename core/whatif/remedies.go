@@ -82,11 +82,11 @@ func takes(u *place.Usage, p *place.Pod, d place.Demand) bool {
 	return place.Judge(u, p, place.Place(u, p), d).Fits()
 }
 
-// fittingAmount returns an amount of the resource r.With, below what the pod requests, with which the pod fits on the
-// empty node: the largest one that a binary search finds. It returns 0 if no tried amount fits, if no container or
+// fittingAmount returns an amount of the resource r.With, below what the pod requests, with which the pod fits on a
+// node: the largest one that a binary search finds. It returns 0 if no tried amount fits, if no container or
 // several request the resource, or if the pod has requests as a whole. It tries whole CPUs (whole cores where the
 // kubelet gives only these), whole devices, and GiB of memory.
-func fittingAmount(empty *place.Usage, w *Want, r place.Reason) int64 {
+func fittingAmount(u *place.Usage, w *Want, r place.Reason) int64 {
 	at, now := requester(w.Pod, r)
 	if at < 0 {
 		return 0
@@ -95,13 +95,13 @@ func fittingAmount(empty *place.Usage, w *Want, r place.Reason) int64 {
 	switch {
 	case !counted(r.With):
 		unit = 1 << 30
-	case r.With == "cpu" && empty.Rules.CPU.FullPCPUsOnly:
-		unit = int64(empty.Machine.CoreCPUs(empty.Machine.Cores()[0]).Len())
+	case r.With == "cpu" && u.Rules.CPU.FullPCPUsOnly:
+		unit = int64(u.Machine.CoreCPUs(u.Machine.Cores()[0]).Len())
 	}
 	fits, tooMuch := int64(0), (now+unit-1)/unit
 	for fits+1 < tooMuch {
 		n := fits + (tooMuch-fits)/2
-		if takes(empty, requesting(w.Pod, at, r.With, n*unit), w.Demand) {
+		if takes(u, requesting(w.Pod, at, r.With, n*unit), w.Demand) {
 			fits = n
 		} else {
 			tooMuch = n

@@ -129,11 +129,11 @@ func (s *search) together() (out []state.PodID) {
 	return nil
 }
 
-// Fitting returns how much of the resource of a permanent reason the pod may request so that it fits on the node
-// without other pods; 0 if no such amount was found, also because something else keeps the pod away. It tries whole
-// CPUs and devices, and GiB of memory.
+// Fitting returns how much of the resource of a reason the pod may request so that it fits on the node: without other
+// pods if the reason is permanent, and now if it is not. It is 0 if no such amount was found, also because something
+// else keeps the pod away. It tries whole CPUs and devices, and GiB of memory.
 func (n *Node) Fitting(w *Want, r place.Reason) int64 {
-	if n.State == nil || r.Resource == "" || !r.Never {
+	if n.State == nil || r.Resource == "" {
 		return 0
 	}
 	r.With = r.Resource
@@ -141,21 +141,24 @@ func (n *Node) Fitting(w *Want, r place.Reason) int64 {
 	if at < 0 {
 		return 0
 	}
-	empty := n.State.Empty()
+	usage, takesIt, amounts := n.State.Usage, n.State.Takes, *n
+	if r.Never {
+		usage, takesIt, amounts.Used = n.State.Empty(), n.State.TakesEmpty, nil
+	}
 	fits := r.Have
 	if !counted(r.Resource) || fits <= 0 || fits >= now ||
-		!takes(empty, requesting(w.Pod, at, r.Resource, fits), w.Demand) {
-		fits = fittingAmount(empty, w, r)
+		!takes(usage, requesting(w.Pod, at, r.Resource, fits), w.Demand) {
+		fits = fittingAmount(usage, w, r)
 	}
-	if fits <= 0 || !n.offers(w, r.Resource, now-fits) ||
-		!n.State.TakesEmpty(requesting(w.Pod, at, r.Resource, fits), w.Demand) {
+	if fits <= 0 || !amounts.offers(w, r.Resource, now-fits) ||
+		!takesIt(requesting(w.Pod, at, r.Resource, fits), w.Demand) {
 		return 0
 	}
 	return fits
 }
 
-// offers reports whether the node without pods has all plain amounts for w, if w requests less of a resource. The
-// kubelet may offer less to pods than the machine has. Nothing is lacking if the amounts of the node are not known.
+// offers reports whether the node has all plain amounts for w, if w requests less of a resource. The kubelet may offer
+// less to pods than the machine has. Nothing is lacking if the amounts of the node are not known.
 func (n *Node) offers(w *Want, resource string, less int64) bool {
 	if n.Allocatable == nil {
 		return true
@@ -163,11 +166,11 @@ func (n *Node) offers(w *Want, resource string, less int64) bool {
 	if resource == "cpu" {
 		less *= 1000
 	}
-	empty, needs := *n, maps.Clone(w.Needs)
-	if empty.Used = nil; needs[resource] > 0 {
+	needs := maps.Clone(w.Needs)
+	if needs[resource] > 0 {
 		needs[resource] -= less
 	}
-	return len(empty.Lacks(needs)) == 0
+	return len(n.Lacks(needs)) == 0
 }
 
 // counted reports whether a resource is counted in pieces, and not in bytes.

@@ -292,7 +292,7 @@ func TestAPodThatFitsNowhereIsToldAllReasons(t *testing.T) {
 	pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	want := `0/101 nodes are available: Not now: container "c" wants 8 cpu; the node has 2 free (node node-000); ` +
 		"it fits there when one of these pods ends: low-node-000-0, low-node-000-1. " +
-		"Remedy: wait for pods to end, or ask for less (2 cpu left). " +
+		"Remedy: wait for pods to end, or ask for at most 1 cpu. " +
 		`By node: 100 cannot align container "c" (wants 8 cpu; node has 2 free), ` +
 		`1 cannot align container "c" (wants 8 cpu; node has 1 free). ` +
 		"preemption: not eligible due to preemptionPolicy=Never."
