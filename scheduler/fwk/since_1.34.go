@@ -72,8 +72,9 @@ const (
 
 // Functions of the framework of 1.34.
 var (
-	AsStatus  = upstream.AsStatus
-	NewStatus = upstream.NewStatus
+	AsStatus    = upstream.AsStatus
+	ErrNotFound = upstream.ErrNotFound
+	NewStatus   = upstream.NewStatus
 )
 
 // SignPlugin and SignFragment exist in the framework from 1.35 on. kube-scheduler 1.34 signs no pods, and uses

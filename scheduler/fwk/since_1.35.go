@@ -70,8 +70,9 @@ const (
 
 // Functions of the framework from 1.35 on.
 var (
-	AsStatus  = upstream.AsStatus
-	NewStatus = upstream.NewStatus
+	AsStatus    = upstream.AsStatus
+	ErrNotFound = upstream.ErrNotFound
+	NewStatus   = upstream.NewStatus
 )
 
 // ProfileName returns the name of the profile whose plugin has the handle.

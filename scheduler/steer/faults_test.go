@@ -30,6 +30,18 @@ func TestExpressionsThatFailOnNearDevices(t *testing.T) {
 	b.gets(t, pod, "0")
 }
 
+// A pod that another plugin has refused in PreFilter, before this one, is refused for that reason alone.
+func TestPodsThatOthersRefusedInAdvance(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	pod := podNamed("one")
+	b.claim(pod, counted(1))
+	_, status := b.plugin.PostFilter(t.Context(), framework.NewCycleState(), pod, framework.NewDefaultNodeToStatus())
+	if !status.IsRejected() || status.Message() != "" {
+		t.Errorf("PostFilter returned %v: %q", status.Code(), status.Message())
+	}
+}
+
 // Preemption for a group runs Filter again in a cycle in which the pod's devices were reserved. Where the pod would be
 // elsewhere by then, what was reserved does not count as near.
 func TestFilterAfterReserve(t *testing.T) {

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,21 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		p.places.Allocated(pod, node, near, true)
 	}
 	return nil
+}
+
+// PostFilter lets the wrapped plugin give back devices of claims. Where another plugin has refused the pod in
+// PreFilter, the wrapped plugin has not begun; it would fail then, and the pod's event would end in "not found".
+func (p *Plugin) PostFilter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	nodes fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	result, status := p.DynamicResources.PostFilter(ctx, cs, pod, nodes)
+	if errors.Is(status.AsError(), fwk.ErrNotFound) {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	return result, status
 }
 
 // demands returns the devices of the drivers that the pod demands.
