@@ -35,7 +35,7 @@ func (b build) run(ctx context.Context) error {
 			return "", false
 		}
 		compiled++
-		if compiled >= stale {
+		if compiled >= stale || strings.HasSuffix(line, "/"+strings.TrimPrefix(b.pattern, "./")) {
 			return "linking " + filepath.Base(b.file), true
 		}
 		return fmt.Sprintf("compiling package %d of %d: %s", compiled, stale, line), true

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/cmd/commands"
 	"github.com/tenon-numa/tenon/face/cli"
@@ -18,6 +19,8 @@ import (
 )
 
 func main() {
+	// Warnings of the API server in the form of kubectl, each once.
+	rest.SetDefaultWarningHandler(rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Run(ctx, arguments(os.Args[0], os.Args[1:]), os.Stdout, os.Stderr, setup(version.Text()))
 	stop()
