@@ -263,6 +263,9 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		w.Group, w.Ungrouped = named, asked && group.Of(&t.Pod.Spec) != named
 		w.Unjudged = append(w.Unjudged, unjudged...)
 		w.Claims, w.LackedClaims = s.needs.of(t.Pod)
+		if len(w.LackedClaims) > 0 {
+			s.bar(w.Want, strings.Join(w.LackedClaims, "; "))
+		}
 		w.Rank.Class = t.Written.Spec.PriorityClassName // before the API server has named the default class
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))
@@ -301,11 +304,17 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 	return nil, fmt.Errorf("pod %s/%s is not there%s", namespace, name, printable.InsteadOfPod(namespace, name, known))
 }
 
-// Existing returns the workload of an existing pod itself, as if the pod had no node. Unlike Like, it adds no pod.
+// Existing returns the workload of an existing pod itself, as if the pod had no node. Unlike Like, it adds no pod. A
+// pod that no scheduler accepts is barred from all nodes.
 func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
-	return s.workload(manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free})
+	t := manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free}
+	w, err := s.workload(t)
+	if errors.As(err, &unscheduled{}) {
+		return s.barredEverywhere(t, err), nil
+	}
+	return w, err
 }
 
 // Schedulers returns the names of the schedulers that have bound or refused pods, and the default names of
@@ -420,12 +429,22 @@ func (u unscheduled) Unwrap() error { return u.error }
 
 // barredEverywhere returns the workload of pods that no scheduler accepts.
 func (s *Stage) barredEverywhere(t manifest.Template, why error) *whatif.Workload {
+	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
+		Want: &whatif.Want{Pod: &place.Pod{}}}
+	s.bar(out.Want, why.Error())
+	return out
+}
+
+// bar bars pods from all nodes, since kube-scheduler would. why is the whole text of the reason.
+func (s *Stage) bar(w *whatif.Want, why string) {
 	all := &whatif.Bars{Why: make([][]place.Reason, len(s.nodes))}
 	for i := range all.Why {
-		all.Why[i] = []place.Reason{{Code: place.NoPod, Resource: why.Error()}}
+		all.Why[i] = []place.Reason{{Code: place.NoPod, Resource: why}}
+		if w.Bars != nil && i < len(w.Bars.Why) {
+			all.Why[i] = append(all.Why[i], w.Bars.Why[i]...)
+		}
 	}
-	return &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
-		Want: &whatif.Want{Pod: &place.Pod{}, Bars: all}}
+	w.Bars = all
 }
 
 // workload makes the workload of a template. The error is of type unscheduled if the API server accepts the pod but

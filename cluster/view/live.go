@@ -191,7 +191,7 @@ func (c *Live) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 		return Pod{}, apierrors.NewNotFound(v1.Resource("pods"), name)
 	}
 	out, err := newPod(pod)
-	if err != nil {
+	if out.Pod == nil {
 		return Pod{}, err
 	}
 	v, err := c.served(ctx)

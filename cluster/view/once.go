@@ -141,7 +141,7 @@ func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 		return Pod{}, err
 	}
 	out, err := newPod(pod)
-	if err != nil {
+	if out.Pod == nil {
 		return Pod{}, err
 	}
 	v, err := o.read(ctx, true)

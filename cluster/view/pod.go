@@ -54,20 +54,18 @@ type Around struct {
 	Barred []place.Reason
 }
 
-// newPod returns a pod without its surroundings, and an error where Tenon's scheduler would refuse it.
+// newPod returns a pod without its surroundings, and an error where Tenon's scheduler would refuse it. Its field Pod is
+// nil if the containers cannot be read; with another error, the pod demands nothing.
 func newPod(pod *v1.Pod) (Pod, error) {
 	core, err := podapi.ToPlace(pod)
 	if err != nil {
 		return Pod{}, err
 	}
 	demand, err := podapi.Demand(pod)
-	if err != nil {
-		return Pod{}, err
-	}
 	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
-		Request: podapi.Request(pod)}, nil
+		Request: podapi.Request(pod)}, err
 }
 
 // newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.

@@ -153,6 +153,16 @@ func TestUnhealthyDevicesMayRecover(t *testing.T) {
 	}
 }
 
+// A resource with a misspelt name is not offered, and another one may be meant.
+func TestAMisspeltResourceIsNamed(t *testing.T) {
+	n := nodeOf(t, half, single)
+	j := whatif.Rules{}.Judge(&n, guaranteed(sized("c", 1, 1, place.Count{Resource: "example.com/gpus", N: 1})), nil)
+	s := Of(&Facts{Nodes: []Node{{Name: n.Name, Reasons: j.Reasons}}, Offered: n.Extended})
+	if s.Kind != WrongName || s.Text != "Wrong name: no node offers example.com/gpus; example.com/gpu may be meant" {
+		t.Errorf("%s: %q", s.Kind, s.Text)
+	}
+}
+
 // An amount of one resource that "would fit" does not fit if another amount is missing for good, too.
 func TestWhatWouldFitIsSaidOfAllThatIsMissing(t *testing.T) {
 	n := nodeOf(t, half, place.Rules{})
@@ -168,7 +178,7 @@ func TestWhatWouldFitIsSaidOfAllThatIsMissing(t *testing.T) {
 	}
 }
 
-// The amount that a pod that waits is told to ask for fits now. The sum of what NUMA nodes have left does not.
+// The remedy of a pod that waits names an amount that fits now. The sum of what NUMA nodes have left does not fit.
 func TestTheAmountThatFitsNowIsNotTheSumOfNUMANodes(t *testing.T) {
 	n := nodeOf(t, half, single)
 	hold(t, &n, "first", guaranteed(sized("c", 14, 1)))
@@ -182,7 +192,8 @@ func TestTheAmountThatFitsNowIsNotTheSumOfNUMANodes(t *testing.T) {
 		t.Errorf("10 CPUs: %s: %q", s.Kind, s.Text)
 	}
 	// No amount is known to fit where several containers ask for the resource.
-	if s := judged(&n, guaranteed(sized("c", 10, 1), sized("d", 10, 1))); s.Remedy != "wait for pods to end, or ask for less" {
+	two := guaranteed(sized("c", 10, 1), sized("d", 10, 1))
+	if s := judged(&n, two); s.Remedy != "wait for pods to end, or ask for less" {
 		t.Errorf("two containers: %q, remedy %q", s.Text, s.Remedy)
 	}
 }

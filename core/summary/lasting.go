@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // This file has the sentences for pods that no end of other pods helps.
@@ -103,6 +104,12 @@ func (f *Facts) forGood(sel selection) Summary {
 		none := "no node offers "
 		if sel.narrow {
 			none = "none of the " + nodes(len(sel.at)) + " that it selects offers "
+		}
+		if f.Offered != nil {
+			if near := printable.Nearest(resource, f.Offered()); near != "" {
+				none, resource = "Wrong name: "+none, resource+"; "+near+" may be meant"
+				return Summary{WrongName, none + resource, "correct the name of the resource"}
+			}
 		}
 		return Summary{WrongName, "Wrong name, or its device plugin does not run: " + none + resource,
 			"correct the name of the resource, or look at its device plugin"}

@@ -62,6 +62,7 @@ const (
 	Unseen  State = "unseen"
 	Untried State = "untried"
 	HasNode State = "chosen"
+	Refused State = "refused"
 	Unread  State = "notKnown" // what shows whether the scheduler exists was not read, or not all of it
 )
 
@@ -95,10 +96,14 @@ type Facts struct {
 	Partial bool
 	// Said is the sentence in the message of the scheduler, see [Cut]; it stands for the nodes that may not be read.
 	Said string
+	// Message is the whole message of a scheduler that has refused the pod.
+	Message string
 	// Unjudged are requirements of the pod that were not judged on any node.
 	Unjudged []string
 	// Soonest is where the end of pods makes room, searched on the nodes that lack only amounts.
 	Soonest whatif.Soonest
+	// Offered returns the extended resources that nodes offer, for a name that may be meant. It may be nil.
+	Offered func() []string
 	// Fitting returns how much of the resource of a reason would fit on the node with this index in Nodes: without other
 	// pods if the reason is permanent, and now if it is not. It returns 0 if that is not known. It may be nil.
 	Fitting func(node int, r place.Reason) int64
@@ -121,6 +126,15 @@ func Of(f *Facts) Summary {
 		}
 	}
 	s := f.ofNodes()
+	if f.State == Refused && s.Kind == Fits && len(f.Unjudged) > 0 && f.Message != "" {
+		// The scheduler has looked at what is not judged here.
+		s.Kind = NotKnown
+		why := f.Message
+		if _, after, ok := strings.Cut(why, noneBegins); ok {
+			why = after
+		}
+		s.Text += "; its scheduler has refused it: " + printable.Clip(strings.TrimRight(why, ". "), maxSaid)
+	}
 	if f.State == Untried && (s.Kind == Fits || s.Kind == NotNow) {
 		s.Kind = NotTried
 		s.Text = "Not yet tried by scheduler " + printable.Clip(f.Scheduler, maxName) + ": " + lower(s.Text)

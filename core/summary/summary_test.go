@@ -73,6 +73,12 @@ func TestSentences(t *testing.T) {
 		{Facts{NotJudged: 3}, NotKnown, "Not known: none of 3 nodes is judged"},
 		{Facts{Nodes: []Node{fit("a"), fit("b")}, Unjudged: []string{"resource claims"}}, Fits,
 			"Fits now on 2 of 2 nodes, without regard to resource claims"},
+		{Facts{State: Refused, Nodes: []Node{fit("a")}, Unjudged: []string{"resource claims"},
+			Message: "0/1 nodes are available: request gpu: device class gpu.example.com does not exist. "}, NotKnown,
+			"Fits now on 1 of 1 node, without regard to resource claims; its scheduler has refused it: request gpu: " +
+				"device class gpu.example.com does not exist"},
+		{Facts{State: Refused, Nodes: []Node{fit("a")}, Message: "0/1 nodes are available: Too many pods."}, Fits,
+			"Fits now on 1 of 1 node"},
 		{Facts{Nodes: []Node{with(fit("a"), estimated), small("b", 1)}}, Fits,
 			"Fits now on 1 of 2 nodes (estimated: 1 node reports amounts only)"},
 		{Facts{Nodes: []Node{with(fit("a"), estimated), fit("b")}}, Fits, "Fits now on 2 of 2 nodes"},

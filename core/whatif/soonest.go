@@ -157,6 +157,22 @@ func (n *Node) Fitting(w *Want, r place.Reason) int64 {
 	return fits
 }
 
+// Extended returns the extended resources that the node offers, also such that are all in use.
+func (n *Node) Extended() (out []string) {
+	for name, amount := range n.Allocatable {
+		if amount > 0 && strings.Contains(name, "/") {
+			out = append(out, name)
+		}
+	}
+	if n.State != nil {
+		for _, r := range n.State.Machine.Resources() {
+			out = append(out, r.Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // offers reports whether the node has all plain amounts for w, if w requests less of a resource. The kubelet may offer
 // less to pods than the machine has. Nothing is lacking if the amounts of the node are not known.
 func (n *Node) offers(w *Want, resource string, less int64) bool {

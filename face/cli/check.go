@@ -170,7 +170,7 @@ func checkOn(nodes []whatif.Node, w *whatif.Workload) checked {
 	for _, a := range whatif.NearlyGuaranteed(w.Want.Pod, w.Unequal, nodes) {
 		out.warnings = append(out.warnings, a.String())
 	}
-	out.warnings = append(slices.Concat(out.warnings, w.LackedClaims), w.Misspelt...)
+	out.warnings = append(out.warnings, w.Misspelt...)
 	return out
 }
 

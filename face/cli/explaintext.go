@@ -61,6 +61,9 @@ func (e *explanation) write(w io.Writer, all bool) error {
 // writeSummary writes the one sentence about a pod that waits, and its remedy.
 func (e *explanation) writeSummary(b *bufio.Writer) {
 	s := e.summary()
+	if e.refused() {
+		writeWrapped(b, "", "Failed: a kubelet refused the pod, and it does not run again. Delete it. Another pod like it:")
+	}
 	writeWrapped(b, "", s.Text+".")
 	if s.Remedy != "" {
 		writeWrapped(b, "  ", "Remedy: "+s.Remedy+".")

@@ -56,6 +56,10 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
 			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
 		}
+		if own == nil && len(config.text) == 0 {
+			fmt.Fprintf(stderr, "Warning: machine %s: no kubelet configuration is given, so its kubelet aligns nothing: "+
+				"want --kubelet-config, or flags such as --topology-manager-policy\n", n.Name)
+		}
 		if lost, a := m.Rules.HalfCores(n.Machine); !lost.Empty() {
 			fmt.Fprintf(stderr, "Warning: %s for machine %s: %s\n", config.from, n.Name, a)
 		}

@@ -30,7 +30,11 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 	}
 	b := bufio.NewWriter(w)
 	s.writeSource(b)
-	s.writeTasks(b, limit)
+	if f.pending && !slices.ContainsFunc(s.rounds, func(r round) bool { return len(r.tasks) > 0 }) {
+		fmt.Fprintln(b, "No pod waits.")
+	} else {
+		s.writeTasks(b, limit)
+	}
 	s.writeGroups(b, limit)
 	s.writeRefusals(b, limit)
 	if s.needed != nil {

@@ -28,6 +28,7 @@ func (e *explanation) summary() summary.Summary {
 	if s := e.pod.Scheduling; s != nil && e.pod.Node == "" {
 		f.State, f.Scheduler, f.Seen, f.Gates, f.Node = summary.State(s.State), s.Scheduler, s.Seen, s.Gates, s.Node
 		f.Lease, f.Remedy, f.Said = s.Lease != "", s.Remedy(), summary.Cut(s.Message)
+		f.Message = s.Message
 	}
 	f.Soonest = soonest(e.want(), len(e.verdicts), func(i int) *whatif.Node {
 		v := &e.verdicts[i]
@@ -37,6 +38,13 @@ func (e *explanation) summary() summary.Summary {
 		n := e.on(v.name, v.node)
 		return &n
 	})
+	f.Offered = func() (out []string) {
+		for _, v := range e.verdicts {
+			n := e.on(v.name, v.node)
+			out = append(out, n.Extended()...)
+		}
+		return out
+	}
 	f.Fitting = func(i int, r place.Reason) int64 {
 		at := e.on(e.verdicts[i].name, e.verdicts[i].node)
 		return at.Fitting(e.want(), r)
@@ -104,6 +112,12 @@ func (c checked) summary(nodes []whatif.Node) summary.Summary {
 		}
 		return &nodes[i]
 	})
+	f.Offered = func() (out []string) {
+		for i := range nodes {
+			out = append(out, nodes[i].Extended()...)
+		}
+		return out
+	}
 	f.Fitting = func(i int, r place.Reason) int64 { return nodes[at[i]].Fitting(w.Want, r) }
 	return summary.Of(&f)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/score"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -238,7 +239,11 @@ func roomOf(n whatif.Node) roomOn {
 
 // usualShapes returns the fewShapes most frequent shapes of pods.
 func usualShapes(pods []*place.Pod) (out []shape) {
-	all := whatif.Usual(pods, nil).Shares()
+	var each []score.Share
+	for _, p := range pods {
+		each = append(each, score.Share{Pod: p, Weight: 1})
+	}
+	all := score.NewMix(each).Shares()
 	total := int64(0)
 	for _, s := range all {
 		total += s.Weight
@@ -246,7 +251,7 @@ func usualShapes(pods []*place.Pod) (out []shape) {
 	for _, s := range all {
 		out = append(out, shape{Shape: document.Shape(s.Pod),
 			Containers: document.Each(s.Pod.Containers, document.RequestOf),
-			Percent:    s.Weight * 100 / total, pod: s.Pod, text: requestText(s.Pod)})
+			Percent:    (s.Weight*100 + total/2) / total, pod: s.Pod, text: requestText(s.Pod)})
 	}
 	slices.SortStableFunc(out, func(a, b shape) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.text, b.text))
@@ -387,7 +392,7 @@ func (c *capacity) write(w io.Writer, wide bool) error {
 	for i, s := range c.Shapes {
 		line := fmt.Sprintf("FIT %c  more pods of %s", 'A'+i, s.text)
 		if s.Percent > 0 {
-			line += fmt.Sprintf(" (%d %% of the pods here)", s.Percent)
+			line += fmt.Sprintf(" (%d %% of the pods that hold something)", s.Percent)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return fmt.Errorf("write shapes: %w", err)

@@ -120,7 +120,7 @@ var catalogue = map[string]entry{
 	"half-cores":          {document.Warned, "", nil},
 	"reserved-cpus-given": {document.Warned, "", nil},
 	"reserved-cpus-shared": {document.Noted, "set the option strict-cpu-reservation of cpuManagerPolicyOptions where " +
-		"the system needs these CPUs for itself (" + docs + "howto/change-a-kubelet-policy.md)", nil},
+		"the system needs these CPUs for itself (" + docs + "howto/strict-cpu-reservation.md)", nil},
 	"hugepages-uncounted": {document.Warned, "make the pods Guaranteed: the memory manager counts pages of Guaranteed " +
 		"pods only, and admits others onto pages that are in use", nil},
 	"node-lost": {document.Warned, "see the log of the kubelet: after a boot the amounts of memory may differ from its " +
@@ -179,7 +179,8 @@ var catalogue = map[string]entry{
 		"SMTAlignmentError", nil},
 	"misaligned": {document.Warned, "create the pod again while a node has room for it",
 		[]string{"kubectl tenon pods --misaligned -A"}},
-	"kubelet-refused": {document.Broken, "let Tenon place the pod (schedulerName), and delete pods that failed",
+	"kubelet-refused": {document.Broken, "delete the pod: it does not run again; let Tenon place the next one " +
+		"(schedulerName, and no nodeName)",
 		[]string{"kubectl tenon explain pod NAMESPACE/POD"}},
 }
 

@@ -112,7 +112,7 @@ func Examine(s *Snapshot, o Options) (document.Diagnosis, error) {
 	d := document.Diagnosis{Kind: "Diagnosis", Findings: x.sorted(), Nodes: len(s.View.Nodes),
 		Limits: append(append([]document.Limit{}, s.Limits...), x.unexamined()...)}
 	for p := range kube.EachPod(s.View.Pods) {
-		if !kube.Ended(p) {
+		if _, refused := kube.Rejection(p); refused || !kube.Ended(p) {
 			d.Pods++
 		}
 	}

@@ -18,7 +18,7 @@ func TestRefusedPodsAreMendedByTheirCause(t *testing.T) {
 		{"tenon-scheduler", "UnexpectedAdmissionError", late, "see whether the device plugin runs"},
 		{"default-scheduler", "UnexpectedAdmissionError", late, "see whether the device plugin runs"},
 		{"tenon-scheduler", "TopologyAffinityError", "", "delete the pod, and see"},
-		{"default-scheduler", "TopologyAffinityError", "", "let Tenon place the pod"},
+		{"default-scheduler", "TopologyAffinityError", "", "delete the pod: it does not run again; let Tenon"},
 	} {
 		w := healthy()
 		p := kubetest.Admitted(kubetest.CPUs("gpu", 3), "node")

@@ -449,6 +449,12 @@ func (f *facts) sentence() summary.Summary {
 		at++
 		return f.whole(f.short[at-1])
 	}, &f.want)
+	f.out.Offered = func() (out []string) {
+		for i := range f.out.Nodes {
+			out = append(out, f.whole(i).Extended()...)
+		}
+		return out
+	}
 	f.out.Fitting = func(i int, r place.Reason) int64 { return f.whole(i).Fitting(&f.want, r) }
 	return summary.Of(&f.out)
 }
