@@ -388,7 +388,7 @@ func (c *capacity) write(w io.Writer, wide bool) error {
 	if err := rows.write(w, wide); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nAmounts are the most that is free on one NUMA node, and what is free on all: 14/30.")
+	fmt.Fprintln(w, "\nTwo amounts, as in 24/38: 24 are free on one NUMA node, the best, and 38 on the node.")
 	for i, s := range c.Shapes {
 		line := fmt.Sprintf("FIT %c  more pods of %s", 'A'+i, s.text)
 		if s.Percent > 0 {

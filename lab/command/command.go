@@ -59,7 +59,7 @@ type Show struct {
 func New(parts Parts, show Show) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tenon-lab",
-		Short:         "A Kubernetes cluster of strange machines on one computer",
+		Short:         "Runs a Kubernetes cluster of described machines on this computer",
 		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -33,7 +33,7 @@ func tryOut(show Show) *cobra.Command {
 		Short: "Show in a minute what Tenon is for, beside kube-scheduler",
 		Long: `Show in a minute what Tenon is for, beside kube-scheduler with its scores LeastAllocated and MostAllocated.
 
-  a  three pods that kubelets refuse under kube-scheduler, and that run under Tenon
+  a  three pods: kubelets refuse all or one of them under kube-scheduler, and none under Tenon
   b  a busy cluster: the same pods in the same order under each scheduler, means of several seeds
   c  why a pod waits, and how it runs once there is room
   d  400 simulated machines with GPU jobs, also under a model of NodeResourceTopologyMatch

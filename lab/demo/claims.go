@@ -85,7 +85,7 @@ func (o Options) onClaims(ctx context.Context) (out *document.DemoClaims, err er
 			if err != nil {
 				return nil, fmt.Errorf("claims under %s, seed %d: %w", by.name, seed, err)
 			}
-			d.Progress(fmt.Sprintf("seed %d, %s: %d of %d pods have their GPUs beside their CPUs, %d have not, refusals %d",
+			d.Progress(fmt.Sprintf("seed %d, %s: %d of %d pods run aligned, %d with GPUs elsewhere than their CPUs, refusals %d",
 				seed, by.name, r.Aligned, r.Asked, r.Apart, r.Refusals))
 			out.Rounds = append(out.Rounds, r)
 		}
