@@ -71,9 +71,15 @@ func counts(l Level, k judge.Kind) bool {
 // Passed reports whether the case was judged and nothing counts against the scheduler.
 func (r *Result) Passed() bool { return r.Err == nil && len(r.Counts()) == 0 }
 
+// Judge finds what a scheduler could have done better.
+type Judge interface {
+	// Findings returns the findings about a scene, in the order of the pods.
+	Findings(ctx context.Context, s *judge.Scene) ([]judge.Finding, error)
+}
+
 // Runner plays cases.
 type Runner struct {
-	Judge judge.Judge
+	Judge Judge
 	// Patience is how many times more the cluster must settle before an avoidable wait counts.
 	Patience int
 }

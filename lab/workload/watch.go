@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,10 +52,11 @@ type Watch struct {
 	stop    func()
 }
 
-// Follow starts to follow all pods, until Stop.
-func Follow(ctx context.Context, client kubernetes.Interface) (*Watch, error) {
+// Follow starts to follow all pods, or those that the options select, until Stop.
+func Follow(ctx context.Context, client kubernetes.Interface,
+	options ...informers.SharedInformerOption) (*Watch, error) {
 	w := &Watch{pods: map[string]*v1.Pod{}, changed: make(chan struct{})}
-	f := informers.NewSharedInformerFactory(client, 0)
+	f := informers.NewSharedInformerFactoryWithOptions(client, 0, options...)
 	pods := f.Core().V1().Pods().Informer()
 	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.set(o, false) },
@@ -121,6 +123,34 @@ func (w *Watch) Until(ctx context.Context, done func([]*v1.Pod) bool) ([]*v1.Pod
 		case <-ctx.Done():
 			return pods, fmt.Errorf("wait for pods (%s): %w", Count(pods), context.Cause(ctx))
 		}
+	}
+}
+
+// Quiet waits until look has returned the same text for the time that it returns with it, and returns the pods. Look is
+// called at each change. The time begins anew whenever look returns a negative one.
+func (w *Watch) Quiet(ctx context.Context, look func([]*v1.Pod) (text string, quiet time.Duration)) ([]*v1.Pod, error) {
+	since, last := time.Now(), ""
+	for {
+		pods, changed := w.Pods()
+		text, quiet := look(pods)
+		if text != last || quiet < 0 {
+			since, last = time.Now(), text
+		}
+		left := quiet - time.Since(since)
+		if quiet < 0 {
+			left = time.Minute // until a change
+		} else if left <= 0 {
+			return pods, nil
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return pods, fmt.Errorf("wait for rest (%s): %w", text, context.Cause(ctx))
+		}
+		t.Stop()
 	}
 }
 

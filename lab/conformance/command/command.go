@@ -54,6 +54,8 @@ type flags struct {
 	settle, pause                              time.Duration
 	nodes, parallel                            int
 	list, short, compare                       bool
+
+	remote remoteFlags
 }
 
 // New returns the command of tenon-conformance.
@@ -66,12 +68,16 @@ func New() *cobra.Command {
   tenon-conformance --scheduler tenon --level exact
   tenon-conformance --scheduler-name mine --scheduler-command '/bin/mine --kubeconfig {kubeconfig}'
   tenon-conformance --scheduler-name mine          print a kubeconfig, and wait for the scheduler
+  tenon-conformance --scheduler-name mine --kubeconfig FILE --numa 2x32   on a running cluster
   tenon-conformance --list                         list the cases`,
 		Args:          cobra.NoArgs,
 		Version:       version.Text(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.remote.kubeconfig != "" {
+				return f.runRemote(cmd)
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -101,6 +107,7 @@ func New() *cobra.Command {
 	s.IntVar(&f.parallel, "parallel", live.DefaultParallel, "how many cases run at once")
 	s.BoolVar(&f.compare, "compare", false, "measure the time to bind beside plain kube-scheduler")
 	s.StringVar(&f.dir, "dir", "", "where the clusters' directories are made; keep it short (default: memory)")
+	f.remote.add(s)
 	return cmd
 }
 
@@ -116,8 +123,8 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"table", "json", "badge"}, f.output) {
-		return fmt.Errorf("--output %q is none of table, json, badge", f.output)
+	if err := f.checkOutput(); err != nil {
+		return err
 	}
 	if f.page != "" && (f.short || f.only != "" || f.cases != "") {
 		return errors.New("--page excludes --short, --only and --cases: scores are about all cases")
@@ -137,6 +144,11 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	r.Scheduler, r.Kubernetes, r.Date = scheduler.Name, releases.Own(), began.Format(time.DateOnly)
 	r.Settle, r.Pause, r.Part = f.settle.Seconds(), f.pause.Seconds(), f.short || f.only != "" || f.cases != ""
 	r.Bind.Alone, r.Bind.Plain = report.Median(found.Alone), report.Median(found.Plain)
+	return f.end(r, out)
+}
+
+// end writes the report, and returns an error if the wanted level is not reached.
+func (f *flags) end(r *report.Report, out io.Writer) error {
 	if err := f.write(r, out); err != nil {
 		return err
 	}
@@ -188,14 +200,18 @@ func (f *flags) selected() ([]*conformance.Case, error) {
 	if f.only == "" {
 		return all, nil
 	}
-	var out []*conformance.Case
-	for pattern := range strings.SplitSeq(f.only, ",") {
+	return only(f.only, all, func(c *conformance.Case) string { return c.Name })
+}
+
+// only returns the cases whose names match one of the patterns.
+func only[T comparable](patterns string, all []T, name func(T) string) (out []T, err error) {
+	for pattern := range strings.SplitSeq(patterns, ",") {
 		if _, err := path.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("--only %q: %w", pattern, err)
 		}
 		matched := false
 		for _, c := range all {
-			if ok, _ := path.Match(pattern, c.Name); ok {
+			if ok, _ := path.Match(pattern, name(c)); ok {
 				matched = true
 				if !slices.Contains(out, c) {
 					out = append(out, c)

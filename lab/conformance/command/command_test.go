@@ -31,6 +31,12 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		{"--scheduler tenon -o yaml", `"yaml"`},
 		{"--scheduler tenon --short --page x.md", "--page excludes"},
 		{"--list --only no-such-case", "no-such-case"},
+		{"--kubeconfig x --scheduler tenon", "--kubeconfig excludes --scheduler"},
+		{"--kubeconfig x --scheduler-name s --level exact", "up to level live"},
+		{"--kubeconfig x --scheduler-name s --numa 2x8 --shared-nodes", "--shared-nodes excludes --numa"},
+		{"--kubeconfig x", "--scheduler-name is missing"},
+		{"--kubeconfig /no/such/file --scheduler-name s", "/no/such/file"},
+		{"--kubeconfig x --list --only no-such-case", "no-such-case"},
 		{"--list --cases /no/such/folder", "/no/such/folder"},
 	} {
 		_, err := execute(strings.Fields(c.args)...)
@@ -54,6 +60,10 @@ func TestCasesAreListed(t *testing.T) {
 	out, err := execute("--list", "--only", "preempt-*")
 	if err != nil || !strings.Contains(out, "preempt-one-numa") || strings.Contains(out, "sidecar") {
 		t.Errorf("list (%v):\n%s", err, out)
+	}
+	out, err = execute("--list", "--kubeconfig", "x")
+	if err != nil || !strings.Contains(out, "full-halves") || strings.Contains(out, "sidecar") {
+		t.Errorf("list for a running cluster (%v):\n%s", err, out)
 	}
 	dir := t.TempDir()
 	text := "level: safe\nwhy: w\nsource: s\nmachine: ordinary\nnodes: [{name: a}]\n" +

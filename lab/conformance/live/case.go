@@ -160,32 +160,20 @@ func (p *played) Settled(ctx context.Context) (conformance.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*(p.Settle+p.Pause),
 		errors.New("the cluster does not come to rest"))
 	defer cancel()
-	since, last := time.Now(), ""
-	for {
-		pods, changed := p.pods.Pods()
-		own := p.own(pods)
-		now, waits, busy := p.sum(own)
-		if now != last || busy {
-			since, last = time.Now(), now
+	pods, err := p.pods.Quiet(ctx, func(pods []*v1.Pod) (string, time.Duration) {
+		now, waits, busy := p.sum(p.own(pods))
+		switch {
+		case busy:
+			return now, -1
+		case waits:
+			return now, max(p.Pause, p.Settle)
 		}
-		quiet := p.Pause
-		if waits {
-			quiet = max(p.Pause, p.Settle)
-		}
-		left := quiet - time.Since(since)
-		if left <= 0 {
-			return p.state(ctx, own)
-		}
-		t := time.NewTimer(left)
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return conformance.State{}, fmt.Errorf("wait for pods of case %s (%s): %w", p.c.Name, now, context.Cause(ctx))
-		}
-		t.Stop()
+		return now, p.Pause
+	})
+	if err != nil {
+		return conformance.State{}, fmt.Errorf("case %s: %w", p.c.Name, err)
 	}
+	return p.state(ctx, p.own(pods))
 }
 
 // own returns the pods of the case.

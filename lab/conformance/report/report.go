@@ -28,8 +28,12 @@ type Report struct {
 	// Reached is the highest level whose cases all passed, together with the cases of all lower levels; "" if none.
 	Reached conformance.Level `json:"reached"`
 	// Part is true if not all cases were played. Then Reached is about the played ones alone.
-	Part   bool    `json:"part,omitempty"`
-	Levels []Score `json:"levels"`
+	Part bool `json:"part,omitempty"`
+	// Nodes are the nodes of a running cluster on which the cases were played; none for a lab.
+	Nodes []string `json:"nodes,omitempty"`
+	// NotJudged are sentences about what the run did not judge.
+	NotJudged []string `json:"notJudged,omitempty"`
+	Levels    []Score  `json:"levels"`
 	// Findings counts the findings of each kind in all cases.
 	Findings map[judge.Kind]int `json:"findings"`
 	Cases    []Case             `json:"cases"`

@@ -51,6 +51,9 @@ func (r *Report) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "Time to bind a pod without requests: %.0f ms, plain kube-scheduler %.0f ms (%.1fx).\n", r.Bind.Alone,
 			r.Bind.Plain, r.Bind.Alone/r.Bind.Plain)
 	}
+	for _, text := range r.NotJudged {
+		wrap(&b, "Not judged: "+text)
+	}
 	fmt.Fprintln(&b, r.Badge())
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -82,6 +85,9 @@ func (r *Report) Badge() string {
 	part := ""
 	if r.Part {
 		part = ", in a part of the cases"
+	}
+	if len(r.Nodes) > 0 {
+		part += ", on " + strings.Join(r.Nodes, " and ")
 	}
 	return fmt.Sprintf("NUMA conformance of %s%s: %s (%s)", r.Scheduler, part, level, strings.Join(scores, ", "))
 }
