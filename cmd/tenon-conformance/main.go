@@ -12,10 +12,12 @@ import (
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/conformance/command"
+	"github.com/tenon-numa/tenon/lab/controllers"
 )
 
 func main() {
 	lab.MaybeChild()
+	controllers.MaybeChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command.New().ExecuteContext(ctx)
 	stop()

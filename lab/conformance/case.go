@@ -43,6 +43,8 @@ type Case struct {
 	// Level is the level that the case tests. A case of level safe counts only refusals and evictions, one of level live
 	// also waits; the others count every finding.
 	Level Level `json:"level"`
+	// Area is empty, or one of [Areas]. Such a case is judged by its level, and counts for no level.
+	Area string `json:"area,omitempty"`
 	// Why explains in a sentence or two what goes wrong, and for whom.
 	Why string `json:"why"`
 	// Source is where the facts come from: a KEP, a file of the kubelet with its release, or the URL of a report.
@@ -61,6 +63,9 @@ type Node struct {
 	Machine string `json:"machine,omitempty"`
 	// Kubelet has fields of a KubeletConfiguration; null removes one.
 	Kubelet map[string]any `json:"kubelet,omitempty"`
+	// Claimable has the NUMA nodes of the devices of each class, which pods get by claims. -1 stands for a device whose
+	// driver publishes no NUMA node.
+	Claimable map[string][]int `json:"claimable,omitempty"`
 }
 
 // Step is one thing that happens. Exactly one field is set. The next step comes when nothing changes any more.
@@ -175,6 +180,8 @@ func (c *Case) check() error {
 		return errors.New("name is not a DNS label of at most 30 bytes that begins with a letter")
 	case !slices.Contains(Levels(), c.Level):
 		return fmt.Errorf("level %q is none of %v", c.Level, Levels())
+	case c.Area != "" && !slices.Contains(Areas(), c.Area):
+		return fmt.Errorf("area %q is none of %v", c.Area, Areas())
 	case strings.TrimSpace(c.Why) == "" || strings.TrimSpace(c.Source) == "":
 		return errors.New("why or source is missing")
 	case len(c.Nodes) == 0 || len(c.Nodes) > maxNodes:
@@ -188,7 +195,11 @@ func (c *Case) check() error {
 			return fmt.Errorf("node %q: want different DNS labels of at most 8 bytes", n.Name)
 		}
 		nodes = append(nodes, n.Name)
-		if _, err := c.MachineOf(n); err != nil {
+		m, err := c.MachineOf(n)
+		if err == nil {
+			_, err = n.Devices(m.Topo)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -209,6 +220,9 @@ func (c *Case) checkSteps(nodes []string) error {
 			}
 		}
 		for _, p := range slices.Concat(s.Create, s.Burst) {
+			if err := p.checkClaims(c); err != nil {
+				return fmt.Errorf("step %d, pod %s: %w", i+1, p.Name, err)
+			}
 			pods[p.Name] = max(p.Count, 1)
 			total += max(p.Count, 1)
 		}

@@ -22,6 +22,10 @@ steps:
 - end: [app-2]
 `
 
+// gpuClaim is a part of a specification with a claim of a container x.
+const gpuClaim = "resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu-1}], initContainers: [{name: y, " +
+	"resources: {claims: [{name: gpu}]}}], "
+
 // Mistakes in a case's file are errors that name the place.
 func TestMistakesInCasesAreNamed(t *testing.T) {
 	if _, err := conformance.Parse("small", []byte(small)); err != nil {
@@ -40,6 +44,10 @@ func TestMistakesInCasesAreNamed(t *testing.T) {
 		"unknown pod":        {"end: [app-2]", "end: [app-3]", `no pod "app-3"`},
 		"two things at once": {"- end: [app-2]", "- end: [app-2]\n  restart: {node: a}", "2 fields are set"},
 		"foreign in burst":   {"- create:\n  - {name: app, count: 2", "- burst:\n  - {name: app, node: a", "would race"},
+		"unknown area":       {"level: live", "level: live\narea: best", `area "best"`},
+		"unknown class":      {"{containers: [{", "{" + gpuClaim + "containers: [{name: x, ", `class "gpu"`},
+		"no template":        {"{containers: [{", "{containers: [{" + `name: x, resources: {claims: [{name: gpu}]}}, {`, "no template"},
+		"unknown NUMA node":  {"name: b", "name: b, claimable: {gpu: [7]}", "NUMA node 7"},
 		"unknown data":       {"- end: [app-2]", "- publish: {node: a, what: lies}", `"lies" is unknown`},
 	} {
 		_, err := conformance.Parse("small", []byte(strings.Replace(small, c.old, c.mistake, 1)))

@@ -50,6 +50,7 @@ func schedulers(j judge.Judge) map[string]scheduler {
 		"evicts nobody":              perfect{j: j, meek: true}.schedule,
 		"believes what is published": perfect{j: j, believes: true}.schedule,
 		"charges every NUMA node":    perfect{j: j, charges: true}.schedule,
+		"takes the first devices":    perfect{j: j, careless: true}.schedule,
 	}
 }
 

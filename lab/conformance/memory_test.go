@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ type memoryNode struct {
 	frozen    *judge.Node // the node when its data stopped
 	mu        sync.Mutex  // guards pods
 	pods      []*v1.Pod   // admitted, in this order
+	devices   []judge.Device
+	claimed   map[types.UID][]judge.Claimed
 }
 
 // scheduler binds waiting pods, and may evict others.
@@ -56,7 +59,10 @@ func newMemory(ctx context.Context, dir string, c *conformance.Case, s scheduler
 			return nil, err
 		}
 		node := &memoryNode{name: n.Name, dir: filepath.Join(dir, fmt.Sprint("n", i)), machine: described.Topo,
-			config: described.Kubelet}
+			config: described.Kubelet, claimed: map[types.UID][]judge.Claimed{}}
+		if node.devices, err = n.Devices(node.machine); err != nil {
+			return nil, err
+		}
 		if err := node.start(ctx, nil); err != nil {
 			return nil, err
 		}
@@ -103,7 +109,8 @@ func (n *memoryNode) restart(ctx context.Context) error {
 // view returns the node as a judge sees it.
 func (n *memoryNode) view() (*judge.Node, error) {
 	states, err := kubelet.ReadStates(n.dir)
-	return &judge.Node{Object: n.object, Machine: n.machine, Config: n.config, States: states, Pods: n.active()}, err
+	return &judge.Node{Object: n.object, Machine: n.machine, Config: n.config, States: states, Pods: n.active(),
+		Claimable: n.devices, Claimed: maps.Clone(n.claimed)}, err
 }
 
 func (m *memory) node(name string) *memoryNode {
@@ -161,7 +168,7 @@ func (m *memory) create(p *v1.Pod) error {
 	if p.Spec.NodeName == "" {
 		return nil
 	}
-	return m.bind(p, p.Spec.NodeName)
+	return m.bind(p, p.Spec.NodeName, nil)
 }
 
 // remove removes the pods that match.
@@ -173,8 +180,8 @@ func (m *memory) remove(match func(*v1.Pod) bool) {
 	}
 }
 
-// bind binds a pod. The kubelet admits or refuses it at once.
-func (m *memory) bind(p *v1.Pod, to string) error {
+// bind binds a pod with devices for its claims. The kubelet admits or refuses it at once.
+func (m *memory) bind(p *v1.Pod, to string, claimed []judge.Claimed) error {
 	n := m.node(to)
 	view, err := n.view()
 	if err != nil {
@@ -194,6 +201,7 @@ func (m *memory) bind(p *v1.Pod, to string) error {
 		return nil
 	}
 	n.managers.StartContainers(p)
+	n.claimed[p.UID] = claimed
 	p.Status.Phase = v1.PodRunning
 	return nil
 }

@@ -19,6 +19,7 @@ type perfect struct {
 	meek     bool // never evicts
 	believes bool // takes what is published for the state of a node
 	charges  bool // counts on each NUMA node what pods request in all
+	careless bool // takes the first free devices for claims
 }
 
 func (s perfect) schedule(ctx context.Context, m *memory, waiting []*v1.Pod) error {
@@ -34,7 +35,7 @@ func (s perfect) schedule(ctx context.Context, m *memory, waiting []*v1.Pod) err
 				return err
 			}
 		}
-		node, victims, err := s.choose(ctx, now, p)
+		node, victims, claimed, err := s.choose(ctx, now, p)
 		if err != nil {
 			return err
 		}
@@ -44,7 +45,7 @@ func (s perfect) schedule(ctx context.Context, m *memory, waiting []*v1.Pod) err
 		if node == "" {
 			continue
 		}
-		if err := m.bind(p, node); err != nil {
+		if err := m.bind(p, node, claimed); err != nil {
 			return err
 		}
 	}
@@ -83,14 +84,14 @@ func (s perfect) state(ctx context.Context, m *memory) (conformance.State, error
 	return out, nil
 }
 
-// choose returns the node for a pod, and the pods to evict from it.
+// choose returns the node for a pod, the pods to evict from it, and devices for the pod's claims.
 func (s perfect) choose(ctx context.Context, now conformance.State, p *v1.Pod) (node string, victims []*v1.Pod,
-	err error) {
+	claimed []judge.Claimed, err error) {
 	best := 0
 	for _, n := range now.Nodes {
 		got, err := s.j.Try(ctx, n, p)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
 		if s.charges && got.Admitted && tooMuchCharged(n, p) {
 			continue
@@ -100,19 +101,49 @@ func (s perfect) choose(ctx context.Context, now conformance.State, p *v1.Pod) (
 			better = node == "" || got.Span > best
 		}
 		if got.Admitted && better {
-			node, best = n.Object.Name, got.Span
+			node, best, claimed = n.Object.Name, got.Span, got.Claims
+			if s.careless {
+				claimed, _ = firstDevices(n, p)
+			}
 		}
 	}
 	if node != "" || s.meek {
-		return node, nil, nil
+		return node, nil, claimed, nil
 	}
 	for _, n := range now.Nodes {
 		victims, err := s.j.Victims(ctx, n, p)
 		if err != nil || len(victims) > 0 {
-			return n.Object.Name, victims, err
+			return n.Object.Name, victims, nil, err
 		}
 	}
-	return "", nil, nil
+	return "", nil, nil, nil
+}
+
+// firstDevices returns the first free devices of a node that a pod wants, or false if there are too few.
+func firstDevices(n *judge.Node, p *v1.Pod) (out []judge.Claimed, ok bool) {
+	wanted, err := judge.WantedBy(p)
+	if err != nil {
+		return nil, false
+	}
+	taken := map[judge.Device]bool{}
+	for _, q := range n.Pods {
+		for _, c := range n.Claimed[q.UID] {
+			taken[c.Device] = true
+		}
+	}
+	for _, w := range wanted {
+		for _, d := range n.Claimable {
+			if w.Count > 0 && d.Class == w.Class && !taken[d] {
+				w.Count--
+				taken[d] = true
+				out = append(out, judge.Claimed{Container: w.Container, Device: d})
+			}
+		}
+		if w.Count > 0 {
+			return nil, false
+		}
+	}
+	return out, true
 }
 
 // tooMuchCharged reports whether the CPUs of all pods and of p are more than one NUMA node has.
@@ -138,8 +169,8 @@ func ignoresNUMA(ctx context.Context, m *memory, waiting []*v1.Pod) error {
 			if err != nil {
 				return err
 			}
-			if v.Excludes(p) == "" {
-				if err := m.bind(p, n.name); err != nil {
+			if devices, ok := firstDevices(v, p); ok && v.Excludes(p) == "" {
+				if err := m.bind(p, n.name, devices); err != nil {
 					return err
 				}
 				break

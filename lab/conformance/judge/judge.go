@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-numa/tenon/core/topo"
@@ -30,6 +31,9 @@ type Node struct {
 	States map[string][]byte
 	// Pods are bound to the node and have not ended, in the order in which the kubelet admitted them.
 	Pods []*v1.Pod
+	// Claimable are the devices of DRA drivers, and Claimed has the devices that pods have, by the UIDs of the pods.
+	Claimable []Device
+	Claimed   map[types.UID][]Claimed
 }
 
 // Fate is the outcome of a pod.
@@ -155,17 +159,23 @@ func priority(p *v1.Pod) int32 {
 
 // wait names a node that admits a waiting pod now, or after the eviction of less important pods.
 func (j Judge) wait(ctx context.Context, s *Scene, p Pod) (string, error) {
-	best, err := j.best(ctx, s, p.Pod)
-	if err != nil {
-		return "", err
-	}
-	if best.node != "" {
-		return best.node + " admits it now", nil
+	var aligned []*Node // that give it devices of claims beside its CPUs, or need not do so
+	for _, n := range s.Nodes {
+		got, err := j.Try(ctx, n, p.Pod)
+		if err != nil {
+			return "", err
+		}
+		if !got.Apart || !n.strict() {
+			aligned = append(aligned, n)
+		}
+		if got.Admitted && slices.Contains(aligned, n) {
+			return n.Object.Name + " admits it now", nil
+		}
 	}
 	if p.Spec.PreemptionPolicy != nil && *p.Spec.PreemptionPolicy == v1.PreemptNever {
 		return "", nil
 	}
-	for _, n := range s.Nodes {
+	for _, n := range aligned {
 		victims, err := j.Victims(ctx, n, p.Pod)
 		if err != nil {
 			return "", err
@@ -239,7 +249,7 @@ func (n *Node) without(pods []*v1.Pod) *Node {
 // misalignment names another node that admits a running pod on fewer NUMA nodes. All other pods stay where they are,
 // also those that came later, so the room on that node was there when the scheduler decided.
 func (j Judge) misalignment(ctx context.Context, s *Scene, p Pod) (string, error) {
-	var own int
+	var own, least int
 	var others []*Node
 	for _, n := range s.Nodes {
 		if n.Object.Name != p.Spec.NodeName {
@@ -247,9 +257,13 @@ func (j Judge) misalignment(ctx context.Context, s *Scene, p Pod) (string, error
 			continue
 		}
 		var err error
-		if own, err = j.Span(ctx, n, p.Pod); err != nil {
+		if own, least, err = j.Span(ctx, n, p.Pod); err != nil {
 			return "", err
 		}
+	}
+	if least < own {
+		return fmt.Sprintf("spans %d NUMA nodes on %s, and would span %d there with other devices for its claims", own,
+			p.Spec.NodeName, least), nil
 	}
 	best, err := j.best(ctx, &Scene{Nodes: others}, p.Pod)
 	if err != nil || best.node == "" || best.Span >= own {

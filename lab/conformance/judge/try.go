@@ -27,6 +27,10 @@ type Outcome struct {
 	// Span is the number of NUMA nodes that each container has something on, summed over the containers. Init containers
 	// do not count, sidecars do. A container that requests exclusive CPUs and gets none is on every NUMA node with CPUs.
 	Span int
+	// Claims are the devices that the pod would get with the smallest span, and Apart is true if some of them are not on
+	// the NUMA nodes of the CPUs and the memory of their container.
+	Claims []Claimed
+	Apart  bool
 }
 
 // Try asks the kubelet of a node about one more pod. The node does not change.
@@ -34,30 +38,50 @@ func (j Judge) Try(ctx context.Context, n *Node, p *v1.Pod) (Outcome, error) {
 	p = p.DeepCopy()
 	p.Spec.NodeName = ""
 	p.Status = v1.PodStatus{QOSClass: qos.ComputePodQOS(p)}
+	wanted, err := WantedBy(p)
+	if err != nil {
+		return Outcome{}, err
+	}
 	n = n.without([]*v1.Pod{p})
 	if reason := n.Excludes(p); reason != "" {
 		return Outcome{Reason: "NotAllowed", Message: reason}, nil
 	}
 	var out Outcome
-	err := j.restore(ctx, n, func(m *kubelet.Managers, pods *podList) error {
+	err = j.restore(ctx, n, func(m *kubelet.Managers, pods *podList) error {
 		pods.add(p)
 		r := m.Admit(p)
 		out = Outcome{Admitted: r.Admit, Reason: r.Reason, Message: r.Message}
-		if r.Admit {
-			out.Span = SpanOf(m, n.Machine, p)
+		if !r.Admit {
+			return nil
 		}
+		masks, ok := masksOf(m, n.Machine, p), false
+		if out.Claims, ok = n.assign(p, wanted, masks); !ok {
+			out = Outcome{Reason: "NoDevices", Message: "too few devices are free for the claims"}
+			return nil
+		}
+		out.Span, out.Apart = total(masks, out.Claims), apart(masks, out.Claims)
 		return nil
 	})
 	return out, err
 }
 
-// Span returns the NUMA nodes that a pod of a node spans; see [Outcome].
-func (j Judge) Span(ctx context.Context, n *Node, p *v1.Pod) (span int, err error) {
+// Span returns the NUMA nodes that a pod of a node spans, and how many it would span at least with other devices for
+// its claims; see [Outcome].
+func (j Judge) Span(ctx context.Context, n *Node, p *v1.Pod) (span, least int, err error) {
+	wanted, err := WantedBy(p)
+	if err != nil {
+		return 0, 0, err
+	}
 	err = j.restore(ctx, n, func(m *kubelet.Managers, _ *podList) error {
-		span = SpanOf(m, n.Machine, p)
+		masks := masksOf(m, n.Machine, p)
+		span = total(masks, n.Claimed[p.UID])
+		least = span
+		if best, ok := n.assign(p, wanted, masks); ok {
+			least = min(span, total(masks, best))
+		}
 		return nil
 	})
-	return span, err
+	return span, least, err
 }
 
 // restore calls f with the managers of a node in its state, and with their list of pods.
@@ -105,6 +129,7 @@ func (n *Node) Excludes(p *v1.Pod) string {
 	if untolerated {
 		return "the node has a taint"
 	}
+	p = withoutClaimed(p)
 	info := framework.NewNodeInfo(n.Pods...)
 	info.SetNode(n.Object)
 	for _, r := range scheduler.AdmissionCheck(p, info, false) {
@@ -116,28 +141,28 @@ func (n *Node) Excludes(p *v1.Pod) string {
 	return ""
 }
 
-// SpanOf returns the NUMA nodes that a pod spans by the records of managers; see [Outcome].
-func SpanOf(m *kubelet.Managers, machine *topo.Machine, p *v1.Pod) (sum int) {
+// masksOf returns the NUMA nodes of each container by the records of managers; see [Outcome].
+func masksOf(m *kubelet.Managers, machine *topo.Machine, p *v1.Pod) (out []mask) {
 	guaranteed := qos.GetPodQOS(p) == v1.PodQOSGuaranteed
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if isInit(p, c.Name) {
 			continue
 		}
 		h := m.Holding(p.UID, c.Name)
-		mask := machine.MaskOfCPUs(h.CPUs)
+		numas := machine.MaskOfCPUs(h.CPUs)
 		for _, b := range h.Memory {
-			mask |= b.NUMAs
+			numas |= b.NUMAs
 		}
 		for _, d := range h.Devices {
-			mask |= d.NUMAs
+			numas |= d.NUMAs
 		}
 		cpus := c.Resources.Requests.Cpu()
 		if guaranteed && !cpus.IsZero() && cpus.MilliValue()%1000 == 0 && h.CPUs.Empty() {
-			mask |= machine.WithCPUs()
+			numas |= machine.WithCPUs()
 		}
-		sum += mask.Len()
+		out = append(out, mask{c.Name, numas})
 	}
-	return sum
+	return out
 }
 
 // isInit reports whether a container is an init container that ends before the others start.

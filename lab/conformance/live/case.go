@@ -160,20 +160,31 @@ func (p *played) Settled(ctx context.Context) (conformance.State, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, restTimeout+4*(p.Settle+p.Pause),
 		errors.New("the cluster does not come to rest"))
 	defer cancel()
-	pods, err := p.pods.Quiet(ctx, func(pods []*v1.Pod) (string, time.Duration) {
-		now, waits, busy := p.sum(p.own(pods))
-		switch {
-		case busy:
-			return now, -1
-		case waits:
-			return now, max(p.Pause, p.Settle)
+	for {
+		pods, err := p.pods.Quiet(ctx, p.look)
+		if err != nil {
+			return conformance.State{}, fmt.Errorf("case %s: %w", p.c.Name, err)
 		}
-		return now, p.Pause
-	})
-	if err != nil {
-		return conformance.State{}, fmt.Errorf("case %s: %w", p.c.Name, err)
+		waited, err := p.awaitReleased(ctx, p.own(pods))
+		if err != nil {
+			return conformance.State{}, fmt.Errorf("case %s: %w", p.c.Name, err)
+		}
+		if !waited {
+			return p.state(ctx, p.own(pods))
+		}
 	}
-	return p.state(ctx, p.own(pods))
+}
+
+// look returns what counts as a change if it differs, and how long nothing must change.
+func (p *played) look(pods []*v1.Pod) (string, time.Duration) {
+	now, waits, busy := p.sum(p.own(pods))
+	switch {
+	case busy:
+		return now, -1
+	case waits:
+		return now, max(p.Pause, p.Settle)
+	}
+	return now, p.Pause
 }
 
 // own returns the pods of the case.
@@ -232,5 +243,5 @@ func (p *played) state(ctx context.Context, pods []*v1.Pod) (conformance.State, 
 		}
 		out.Nodes = append(out.Nodes, one)
 	}
-	return out, nil
+	return out, p.addClaimed(ctx, &out)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance/exporter"
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/lab/program"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -103,6 +104,8 @@ type cluster struct {
 	pods     *workload.Watch
 	exporter *exporter.Exporter // nil if Tenon's agents run
 	machines map[string]machines.Machine
+	devices  map[string][]judge.Device // for claims, by node
+	manager  *program.Running          // nil without devices for claims
 	judgeDir string
 }
 
@@ -239,6 +242,9 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 	if c.pods, err = workload.Follow(ctx, c.client); err != nil {
 		return err
 	}
+	if err := c.publishDevices(ctx, cases); err != nil {
+		return err
+	}
 	if err := c.addResidents(ctx); err != nil || c.Scheduler.Agents {
 		return err
 	}
@@ -339,6 +345,9 @@ func (c *cluster) stop() error {
 	}
 	if c.pods != nil {
 		c.pods.Stop()
+	}
+	if c.manager != nil {
+		errs = append(errs, c.manager.Stop())
 	}
 	return errors.Join(append(errs, c.lab.Stop())...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance"
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 	"github.com/tenon-numa/tenon/lab/conformance/live"
+	"github.com/tenon-numa/tenon/lab/controllers"
 )
 
 // kubeScheduler is the argument with which this program is a kube-scheduler.
@@ -24,6 +25,7 @@ const kubeScheduler = "kube-scheduler"
 
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
+	controllers.MaybeChild()
 	if len(os.Args) > 1 && os.Args[1] == kubeScheduler {
 		os.Args = os.Args[1:]
 		os.Exit(cli.Run(app.NewSchedulerCommand()))

@@ -16,8 +16,8 @@ const (
 	pageEnd   = "<!-- end of scores -->"
 )
 
-const pageHead = `| scheduler | date | Kubernetes | level | safe | live | aligned | exact | refused | evicted | waits | misaligned |
-|---|---|---|---|---|---|---|---|---|---|---|---|`
+const pageHead = `| scheduler | date | Kubernetes | level | safe | live | aligned | exact | claims | refused | evicted | waits | misaligned |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
 // WritePage returns the page with the scores of this report. It replaces those of the same scheduler, and keeps those
 // of others. The page must have the two lines that enclose scores.
@@ -63,6 +63,13 @@ func (r *Report) row() string {
 	for _, s := range r.Levels {
 		cells = append(cells, fmt.Sprintf("%d/%d", s.Passed, s.Cases))
 	}
+	for _, name := range conformance.Areas() {
+		var s Score
+		if i := slices.IndexFunc(r.Areas, func(s Score) bool { return s.Area == name }); i >= 0 {
+			s = r.Areas[i]
+		}
+		cells = append(cells, fmt.Sprintf("%d/%d", s.Passed, s.Cases))
+	}
 	for _, k := range []judge.Kind{judge.AvoidableRefusal, judge.PointlessEviction, judge.AvoidableWait,
 		judge.AvoidableMisalignment} {
 		cells = append(cells, fmt.Sprint(r.Findings[k]))
@@ -76,12 +83,23 @@ func (r *Report) lost() string {
 	for _, l := range conformance.Levels() {
 		var names []string
 		for _, c := range r.Cases {
-			if c.Level == l && !c.Passed {
+			if c.Area == "" && c.Level == l && !c.Passed {
 				names = append(names, c.Name)
 			}
 		}
 		if len(names) > 0 {
 			parts = append(parts, string(l)+" ("+strings.Join(names, ", ")+")")
+		}
+	}
+	for _, area := range conformance.Areas() {
+		var names []string
+		for _, c := range r.Cases {
+			if c.Area == area && !c.Passed {
+				names = append(names, c.Name)
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, area+" ("+strings.Join(names, ", ")+")")
 		}
 	}
 	if len(parts) == 0 {

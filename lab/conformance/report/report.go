@@ -33,7 +33,9 @@ type Report struct {
 	Nodes []string `json:"nodes,omitempty"`
 	// NotJudged are sentences about what the run did not judge.
 	NotJudged []string `json:"notJudged,omitempty"`
-	Levels    []Score  `json:"levels"`
+	// Levels are the scores of the levels, and Areas the scores of cases that count for no level.
+	Levels []Score `json:"levels"`
+	Areas  []Score `json:"areas,omitempty"`
 	// Findings counts the findings of each kind in all cases.
 	Findings map[judge.Kind]int `json:"findings"`
 	Cases    []Case             `json:"cases"`
@@ -41,9 +43,10 @@ type Report struct {
 	Bind Bind `json:"bind"`
 }
 
-// Score is the score of one level.
+// Score is the score of one level or of one area.
 type Score struct {
-	Level  conformance.Level `json:"level"`
+	Level  conformance.Level `json:"level,omitempty"`
+	Area   string            `json:"area,omitempty"`
 	Passed int               `json:"passed"`
 	Cases  int               `json:"cases"`
 	Errors int               `json:"errors"` // cases that could not be judged
@@ -53,6 +56,7 @@ type Score struct {
 type Case struct {
 	Name   string            `json:"name"`
 	Level  conformance.Level `json:"level"`
+	Area   string            `json:"area,omitempty"`
 	Why    string            `json:"why"`
 	Source string            `json:"source"`
 	Passed bool              `json:"passed"`
@@ -82,9 +86,12 @@ func New(results []*conformance.Result) *Report {
 	}
 	var times []time.Duration
 	for _, r := range results {
-		c := Case{Name: r.Case.Name, Level: r.Case.Level, Why: r.Case.Why, Source: r.Case.Source, Passed: r.Passed(),
-			Pods: r.Pods, Findings: []judge.Finding{}}
+		c := Case{Name: r.Case.Name, Level: r.Case.Level, Area: r.Case.Area, Why: r.Case.Why, Source: r.Case.Source,
+			Passed: r.Passed(), Pods: r.Pods, Findings: []judge.Finding{}}
 		s := scores[r.Case.Level]
+		if r.Case.Area != "" {
+			s = out.area(r.Case.Area)
+		}
 		s.Cases++
 		switch {
 		case r.Err != nil:
@@ -117,6 +124,15 @@ func New(results []*conformance.Result) *Report {
 	return out
 }
 
+// area returns the score of an area, which is added if it is missing.
+func (r *Report) area(name string) *Score {
+	i := slices.IndexFunc(r.Areas, func(s Score) bool { return s.Area == name })
+	if i < 0 {
+		i, r.Areas = len(r.Areas), append(r.Areas, Score{Area: name})
+	}
+	return &r.Areas[i]
+}
+
 // Median returns the median in milliseconds, or 0 of no times.
 func Median(times []time.Duration) float64 {
 	if len(times) == 0 {
@@ -134,7 +150,7 @@ func (r *Report) Reaches(l conformance.Level) bool {
 
 // Errors returns the number of cases that could not be judged.
 func (r *Report) Errors() (n int) {
-	for _, s := range r.Levels {
+	for _, s := range slices.Concat(r.Levels, r.Areas) {
 		n += s.Errors
 	}
 	return n

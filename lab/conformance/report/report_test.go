@@ -51,6 +51,19 @@ func TestLevelsIncludeTheLevelsBefore(t *testing.T) {
 	}
 }
 
+// Cases of an area have a score of their own, and change no level.
+func TestAreasCountForNoLevel(t *testing.T) {
+	claims := result("c", conformance.Exact, judge.AvoidableMisalignment)
+	claims.Case.Area = conformance.AreaClaims
+	r := report.New([]*conformance.Result{result("s", conformance.Safe), result("e", conformance.Exact), claims})
+	if r.Reached != conformance.Exact || len(r.Areas) != 1 || r.Areas[0].Passed != 0 || r.Areas[0].Cases != 1 {
+		t.Errorf("report %+v, want the level exact, and one failed case of claims", r)
+	}
+	if !strings.HasSuffix(r.Badge(), "exact 1/1, claims 0/1)") {
+		t.Errorf("line %q lacks the score of claims", r.Badge())
+	}
+}
+
 // A case that could not be judged is no success, and differs from a failure.
 func TestUnjudgedCasesArePassedNowhere(t *testing.T) {
 	bad := result("s", conformance.Safe)
@@ -127,7 +140,7 @@ func TestPagesKeepTheScoresOfOthers(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"\n| mine | 2026-11-30 | 1.37 | safe | 1/1 | 0/1 | 0/0 | 0/0 | 0 | 0 | 1 | 0 |\n" +
+		"\n| mine | 2026-11-30 | 1.37 | safe | 1/1 | 0/1 | 0/0 | 0/0 | 0/0 | 0 | 0 | 1 | 0 |\n" +
 			"| yours | 2026-11-30 | 1.37 | safe | 1/1 | 0/0 |",
 		"\n- mine: live (l)\n- yours: none\n<!-- end of scores -->\n\nMore.\n", "# Scores\n\n<!-- scores",
 	} {

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/printable"
@@ -26,7 +28,7 @@ func (r *Report) Table(w io.Writer) error {
 		case !c.Passed:
 			result = "FAIL"
 		}
-		fmt.Fprintf(&b, "%-32s %-8s %5d  %s\n", c.Name, c.Level, c.Pods, result)
+		fmt.Fprintf(&b, "%-32s %-8s %5d  %s\n", c.Name, cmp.Or(c.Area, string(c.Level)), c.Pods, result)
 		if c.Error != "" {
 			wrap(&b, c.Error)
 		}
@@ -35,8 +37,8 @@ func (r *Report) Table(w io.Writer) error {
 		}
 	}
 	fmt.Fprintln(&b)
-	for _, s := range r.Levels {
-		fmt.Fprintf(&b, "%-8s %2d of %2d cases passed", s.Level, s.Passed, s.Cases)
+	for _, s := range slices.Concat(r.Levels, r.Areas) {
+		fmt.Fprintf(&b, "%-8s %2d of %2d cases passed", cmp.Or(s.Area, string(s.Level)), s.Passed, s.Cases)
 		if s.Errors > 0 {
 			fmt.Fprintf(&b, ", %d not judged", s.Errors)
 		}
@@ -82,6 +84,9 @@ func (r *Report) Badge() string {
 	for _, s := range r.Levels {
 		scores = append(scores, fmt.Sprintf("%s %d/%d", s.Level, s.Passed, s.Cases))
 	}
+	for _, s := range r.Areas {
+		scores = append(scores, fmt.Sprintf("%s %d/%d", s.Area, s.Passed, s.Cases))
+	}
 	part := ""
 	if r.Part {
 		part = ", in a part of the cases"
@@ -124,7 +129,7 @@ type (
 func (r *Report) JUnit(w io.Writer) error {
 	out := suite{Name: "NUMA conformance of " + r.Scheduler, Tests: len(r.Cases), Errors: r.Errors()}
 	for _, c := range r.Cases {
-		t := testCase{Name: c.Name, Class: string(c.Level)}
+		t := testCase{Name: c.Name, Class: cmp.Or(c.Area, string(c.Level))}
 		var lines []string
 		for _, f := range c.Findings {
 			lines = append(lines, fmt.Sprintf("%s %s: %s", f.Pod, f.Kind, f.Text))
