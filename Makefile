@@ -116,7 +116,7 @@ test-room: ## Compare plans that move pods with all others, in CLUSTERS small cl
 
 conformance: ## Grade SCHEDULER about NUMA nodes, and fail if it misses LEVEL, safe to exact
 ## (make conformance SCHEDULER=kube-scheduler LEVEL=live); with SCHEDULER=all write the
-## scores of all that the program has into docs/reference/conformance.md (6 minutes)
+## scores of all that the program has into docs/reference/conformance.md (12 minutes)
 	go build -o bin/ ./cmd/tenon-conformance
 	$(if $(filter all,$(SCHEDULER)),$(conformance-scores), \
 		bin/tenon-conformance --scheduler $(SCHEDULER) --level $(LEVEL))

@@ -30,12 +30,13 @@ type played struct {
 	machines map[string]machines.Machine
 	created  map[string]time.Time     // by pod
 	bound    map[string]time.Duration // from creation to binding, by pod
+	unseen   map[string]bool          // created pods that the watch has not delivered, by full name
 }
 
 // on returns the part of the cluster that belongs to a case.
 func (c *cluster) on(one *conformance.Case) conformance.Cluster {
 	return &played{cluster: c, c: one, machines: maps.Clone(c.machines), created: map[string]time.Time{},
-		bound: map[string]time.Duration{}}
+		bound: map[string]time.Duration{}, unseen: map[string]bool{}}
 }
 
 // Do implements conformance.Cluster.
@@ -77,6 +78,7 @@ func (p *played) create(ctx context.Context, pod *v1.Pod) error {
 	if _, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create pod %s: %w", name, err)
 	}
+	p.unseen[pod.Name] = true
 	return nil
 }
 
@@ -202,6 +204,7 @@ func (p *played) own(pods []*v1.Pod) (out []*v1.Pod) {
 func (p *played) sum(pods []*v1.Pod) (text string, waits, busy bool) {
 	var b strings.Builder
 	for _, pod := range pods {
+		delete(p.unseen, pod.Name)
 		name := strings.TrimPrefix(pod.Name, p.c.Name+"-")
 		created, ours := p.created[name]
 		if _, known := p.bound[name]; pod.Spec.NodeName != "" && ours && !known {
@@ -212,7 +215,7 @@ func (p *played) sum(pods []*v1.Pod) (text string, waits, busy bool) {
 		busy = busy || undecided || pod.DeletionTimestamp != nil
 		fmt.Fprintf(&b, "%s %s %s %t; ", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
 	}
-	return b.String(), waits, busy
+	return b.String(), waits, busy || len(p.unseen) > 0
 }
 
 // state returns the nodes and pods of the case, with the names that they have in the case.

@@ -22,6 +22,7 @@ type played struct {
 	nodes   []string                 // of the case
 	created map[string]time.Time     // by pod
 	bound   map[string]time.Duration // from creation to binding, by pod
+	unseen  map[string]bool          // created pods that the watch has not delivered
 }
 
 // Do implements conformance.Cluster.
@@ -34,6 +35,7 @@ func (p *played) Do(ctx context.Context, a conformance.Action) error {
 		if err := p.create(ctx, pod, p.nodes...); err != nil {
 			return err
 		}
+		p.unseen[pod.Name] = true
 	}
 	for _, name := range a.End {
 		err := p.client.CoreV1().Pods(p.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
@@ -71,6 +73,7 @@ func (p *played) look(pods []*v1.Pod) (string, time.Duration) {
 	quiet := p.Pause
 	busy := false
 	for _, pod := range pods {
+		delete(p.unseen, pod.Name)
 		began, ours := p.created[pod.Name]
 		if _, known := p.bound[pod.Name]; pod.Spec.NodeName != "" && ours && !known {
 			p.bound[pod.Name] = time.Since(began)
@@ -81,7 +84,7 @@ func (p *played) look(pods []*v1.Pod) (string, time.Duration) {
 		busy = busy || pod.DeletionTimestamp != nil || pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodPending
 		fmt.Fprintf(&b, "%s %s %s %t; ", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
 	}
-	if busy {
+	if busy || len(p.unseen) > 0 {
 		quiet = -1
 	}
 	return b.String(), quiet

@@ -156,7 +156,7 @@ func (c *cluster) play(ctx context.Context, one *Case) (*conformance.Result, err
 		return nil, err
 	}
 	on := &played{cluster: c, nodes: c.nodes[:one.Nodes], created: map[string]time.Time{},
-		bound: map[string]time.Duration{}}
+		bound: map[string]time.Duration{}, unseen: map[string]bool{}}
 	r := conformance.Runner{Judge: on}.Run(ctx, made, on)
 	return r, c.clear(context.WithoutCancel(ctx))
 }

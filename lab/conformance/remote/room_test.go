@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
@@ -75,6 +76,23 @@ func TestRoomIsMeasured(t *testing.T) {
 		if _, _, err := declare(text); err == nil {
 			t.Errorf("%q is no error", text)
 		}
+	}
+}
+
+// A pod that was created and not delivered yet has not been evicted: the wait for rest has not begun.
+func TestCreatedPodsAreAwaited(t *testing.T) {
+	p := &played{cluster: &cluster{Options: Options{Pause: time.Second}}, created: map[string]time.Time{},
+		bound: map[string]time.Duration{}, unseen: map[string]bool{"app": true}}
+	if _, quiet := p.look(nil); quiet >= 0 {
+		t.Errorf("quiet for %v without the pod that was created, want more time for it", quiet)
+	}
+	app := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: v1.PodSpec{NodeName: "n"},
+		Status: v1.PodStatus{Phase: v1.PodRunning}}
+	if _, quiet := p.look([]*v1.Pod{app}); quiet != time.Second {
+		t.Errorf("quiet for %v with the pod, want a second", quiet)
+	}
+	if _, quiet := p.look(nil); quiet != time.Second {
+		t.Errorf("quiet for %v after somebody deleted the pod, want a second", quiet)
 	}
 }
 
