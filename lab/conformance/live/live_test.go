@@ -78,7 +78,12 @@ func TestTenonPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases := append(selected(t), selected(t, "no-data", "old-data", "restart-kubelet")...)
+	cases := selected(t)
+	for _, c := range selected(t, "claims-burst", "no-data", "old-data", "restart-kubelet") {
+		if !slices.ContainsFunc(cases, func(d *conformance.Case) bool { return c.Name == d.Name }) {
+			cases = append(cases, c)
+		}
+	}
 	results, err := run(t, tenon, cases)
 	if err != nil {
 		t.Fatal(err)
@@ -94,8 +99,8 @@ func TestTenonPasses(t *testing.T) {
 	}
 }
 
-// A scheduler that a command starts is graded like any other: kube-scheduler binds a pod that no kubelet admits, and a
-// pod that finds room.
+// A scheduler that a command starts is graded like any other: kube-scheduler binds a pod that no kubelet admits, a pod
+// that finds room, and pods with the first devices for their claims.
 func TestAForeignSchedulerIsGraded(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -104,7 +109,7 @@ func TestAForeignSchedulerIsGraded(t *testing.T) {
 	command := fmt.Sprintf("%s %s --kubeconfig {kubeconfig} --authentication-kubeconfig {kubeconfig} "+
 		"--authorization-kubeconfig {kubeconfig} --leader-elect=false --secure-port=0", exe, kubeScheduler)
 	results, err := run(t, live.Foreign("default-scheduler", command),
-		selected(t, "single-numa-full-halves", "best-effort-wide"))
+		selected(t, "single-numa-full-halves", "best-effort-wide", "claims-beside-cpus", "claims-extended"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +117,13 @@ func TestAForeignSchedulerIsGraded(t *testing.T) {
 	if len(found) != 1 || found[0].Kind != judge.AvoidableRefusal || found[0].Pod != "late" ||
 		!strings.Contains(found[0].Text, "TopologyAffinityError") {
 		t.Errorf("findings %+v, want the refusal of pod late", found)
+	}
+	for _, name := range []string{"claims-beside-cpus", "claims-extended"} {
+		found := results[name].Findings
+		if len(found) == 0 || found[0].Kind != judge.AvoidableMisalignment ||
+			!strings.Contains(found[0].Text, "other devices") {
+			t.Errorf("case %s: findings %+v, want a pod whose GPU is not beside its CPUs", name, found)
+		}
 	}
 	if r := results["best-effort-wide"]; !r.Passed() {
 		t.Errorf("findings %+v, want none", r.Findings)

@@ -64,6 +64,21 @@ func TestAreasCountForNoLevel(t *testing.T) {
 	}
 }
 
+// A report of a running cluster has the nodes and what was not judged, and counts no misalignment.
+func TestReportsOfRunningClusters(t *testing.T) {
+	r := report.New([]*conformance.Result{result("s", conformance.Safe)})
+	r.Scheduler, r.Nodes, r.NotJudged = "mine", []string{"n1", "n2"}, []string{"misalignment"}
+	var b strings.Builder
+	if err := r.Table(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Not judged: misalignment", "0 avoidable waits\n", "mine, on n1 and n2: safe"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
+
 // A case that could not be judged is no success, and differs from a failure.
 func TestUnjudgedCasesArePassedNowhere(t *testing.T) {
 	bad := result("s", conformance.Safe)

@@ -44,9 +44,12 @@ func (r *Report) Table(w io.Writer) error {
 		}
 		fmt.Fprintln(&b)
 	}
-	fmt.Fprintf(&b, "\n%d avoidable refusals, %d pointless evictions, %d avoidable waits, %d avoidable misalignments\n",
-		r.Findings[judge.AvoidableRefusal], r.Findings[judge.PointlessEviction], r.Findings[judge.AvoidableWait],
-		r.Findings[judge.AvoidableMisalignment])
+	fmt.Fprintf(&b, "\n%d avoidable refusals, %d pointless evictions, %d avoidable waits",
+		r.Findings[judge.AvoidableRefusal], r.Findings[judge.PointlessEviction], r.Findings[judge.AvoidableWait])
+	if len(r.Nodes) == 0 { // a running cluster does not show it
+		fmt.Fprintf(&b, ", %d avoidable misalignments", r.Findings[judge.AvoidableMisalignment])
+	}
+	fmt.Fprintln(&b)
 	fmt.Fprintf(&b, "Settled: nothing changed for %gs, and for %gs while a pod waited; an avoidable wait lasted %gs.\n",
 		r.Pause, r.Settle, 4*r.Settle)
 	if r.Bind.Plain > 0 {
