@@ -37,6 +37,9 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 	budgets := newBudgets(s.budgets)
 	out.Budgets = budgets.allowed
 	for i := range s.nodes {
+		if s.objects != nil && s.objects[i].Spec.Unschedulable {
+			out.Closed = append(out.Closed, i)
+		}
 		shown := map[string]bool{}
 		for _, kept := range s.on[s.nodes[i].Name] {
 			p := kept.Pod()

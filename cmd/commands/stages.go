@@ -75,9 +75,9 @@ func bookings(s *stage.Stage, uids []string) map[string]string {
 	return out
 }
 
-// booked returns the pods for whose successors places are kept.
-func booked(s cli.Stage, uids []string) map[string]bool {
-	out := map[string]bool{}
+// booked returns the nodes where places are kept for the successors of pods.
+func booked(s cli.Stage, uids []string) map[string]string {
+	out := map[string]string{}
 	known, ok := s.(*stage.Stage)
 	if !ok {
 		return out
@@ -85,7 +85,7 @@ func booked(s cli.Stage, uids []string) map[string]bool {
 	for uid, request := range bookings(known, uids) {
 		for _, n := range known.Nodes() {
 			if n.Kept[request] != nil {
-				out[uid] = true
+				out[uid] = n.Name
 			}
 		}
 	}

@@ -26,6 +26,8 @@ const MaxMovers = 10_000
 type Field struct {
 	Movers  []Mover
 	Budgets []int
+	// Closed are positions of nodes that are cordoned.
+	Closed []int
 	// Fixed are the other pods on nodes, without pods that end already and pods that end with their node.
 	Fixed []Fixed
 	// Unread: the disruption budgets are not known, so no eviction counts against any.

@@ -35,7 +35,12 @@ device example.com/gpu g3 numa 1
 
 func node(t testing.TB, name string, policy place.Policy) whatif.Node {
 	t.Helper()
-	m, err := topo.ParseMachine(small)
+	return nodeOf(t, small, name, policy)
+}
+
+func nodeOf(t testing.TB, machine, name string, policy place.Policy) whatif.Node {
+	t.Helper()
+	m, err := topo.ParseMachine(machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,12 +478,4 @@ func TestRoomForSeveralPods(t *testing.T) {
 		t.Error("the plan does not hold")
 	}
 	t.Logf("%d moves, forced %t", len(got.Plan.Moves), got.Plan.Forced)
-}
-
-func movers(p *Plan) (out []int) {
-	for _, m := range p.Moves {
-		out = append(out, m.Mover)
-	}
-	slices.Sort(out)
-	return out
 }

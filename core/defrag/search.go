@@ -142,10 +142,7 @@ func (s *search) try(set []int) (t trial, err error) {
 			t.gang.Pods = append(t.gang.Pods, s.Pods[x.goal].Member)
 			continue
 		}
-		m := &s.Movers[x.mover]
-		id := m.Pod
-		id.UID = "moved " + id.UID
-		t.gang.Pods = append(t.gang.Pods, whatif.Member{ID: id, Want: m.Want})
+		t.gang.Pods = append(t.gang.Pods, s.successor(x.mover))
 	}
 	if t.out, err = plan.Together(t.gang, s.step); err != nil {
 		return t, err
@@ -173,6 +170,13 @@ func (s *search) try(set []int) (t trial, err error) {
 		t.plan = found
 	}
 	return t, nil
+}
+
+// successor returns the pod that is created in the place of a mover.
+func (s *search) successor(mover int) whatif.Member {
+	id := s.Movers[mover].Pod
+	id.UID = "moved " + id.UID
+	return whatif.Member{ID: id, Want: s.Movers[mover].Want}
 }
 
 // forced reports whether not all pods of a trial get places if each takes the best node at its turn.
@@ -375,13 +379,14 @@ func (t *trial) changed(s *search) map[int]bool {
 
 // enoughOn is enough for a pod of a kind on a node. What is enough on a node that has not changed is computed once.
 func (s *search) enoughOn(at int, n *whatif.Node, changed bool, kind string, set []int, w *whatif.Want) [][]int {
+	takes := func(n *whatif.Node) bool { return s.takes(n, w) }
 	if changed {
-		return s.enough(n, s.staying(at, set), w)
+		return s.enough(n, s.staying(at, set), takes)
 	}
 	key := fmt.Sprint(at, " ", kind)
 	out, known := s.known[key]
 	if !known {
-		out = s.enough(n, s.on[at], w)
+		out = s.enough(n, s.on[at], takes)
 		if !s.spent && s.failed == nil {
 			s.known[key] = out
 		}

@@ -12,13 +12,13 @@ import (
 
 // This file makes sets of movers: those without which a pod fits on a node, and all in the order of their costs.
 
-// enough returns sets of movers of a node without which a pod fits there, the cheapest first. None of them has a pod
-// that need not go.
-func (s *search) enough(n *whatif.Node, movers []int, w *whatif.Want) (out [][]int) {
+// enough returns sets of movers of a node without which takes returns true for the node, the cheapest first. None of
+// them has a pod that need not go.
+func (s *search) enough(n *whatif.Node, movers []int, takes func(n *whatif.Node) bool) (out [][]int) {
 	left := maxLooks
 	works := func(set []int) bool {
 		left--
-		return s.takes(s.after(n, set), w)
+		return takes(s.after(n, set))
 	}
 	if len(movers) == 0 || !works(movers) {
 		return nil

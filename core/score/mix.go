@@ -145,6 +145,18 @@ func (m *Mix) Shares() []Share {
 	return m.shares
 }
 
+// Worths returns what one pod of each of Shares is worth: its size, times the weight of its shape, as fragmentation
+// costs count it.
+func (m *Mix) Worths() (out []int64) {
+	if m == nil {
+		return nil
+	}
+	for i := range m.shapes {
+		out = append(out, m.shapes[i].worth*m.shapes[i].weight)
+	}
+	return out
+}
+
 // merged returns one share for every shape, highest weight times worth first, since a rare large shape may take as
 // much of a cluster as a common small one. Shapes with equal products are in the order of their texts.
 func merged(shares []countedShare) []countedShare {

@@ -1,26 +1,16 @@
 package whatif
 
-import (
-	"fmt"
-
-	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/state"
-)
+import "github.com/tenon-numa/tenon/core/place"
 
 // MaxSlots bounds the pods of a shape that [Slots] counts on one node.
 const MaxSlots = 10_000
 
 // Slots counts the pods of a shape that fit on a node one after the other, beside its present pods. A pod must fit on
 // the NUMA nodes and in the amounts of the whole node. It returns at most [MaxSlots].
-func Slots(n Node, p *place.Pod) int {
-	name := func(i int) state.PodID { return state.PodID{UID: fmt.Sprintf("slot-%d", i)} }
-	plan := New([]Node{n}, Rules{})
-	out, err := plan.Fill(&Want{Pod: p, Needs: needsOf(p)}, MaxSlots, name, func() error { return nil })
-	if err != nil {
-		return 0 // cannot happen: Fill returns only errors of the step function
-	}
-	return len(out.Placed)
-}
+func Slots(n Node, p *place.Pod) int { return Rules{}.Room(n, OfShape(p), MaxSlots) }
+
+// OfShape returns what pods of a shape want of a node by their containers alone.
+func OfShape(p *place.Pod) *Want { return &Want{Pod: p, Needs: needsOf(p)} }
 
 // needsOf returns what a pod requests of the whole node: of each resource its containers and sidecars together, or an
 // init container with the sidecars before it, whichever is more (KEP-753).

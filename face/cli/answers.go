@@ -120,7 +120,7 @@ type Moves struct {
 	Request
 
 	For, Empty, Align, From []string
-	Any                     bool
+	Any, Usual              bool
 	// Most is how many pods may move; 0 is as many as without the flag.
 	Most int
 }
@@ -137,6 +137,9 @@ func Defrag(ctx context.Context, from Stages, m Moves) (out Defragmentation, err
 	}
 	if m.Any {
 		args = append(args, "--any")
+	}
+	if m.Usual {
+		args = append(args, "--usual")
 	}
 	if m.Most > 0 {
 		args = append(args, "--most="+strconv.Itoa(m.Most))

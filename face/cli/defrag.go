@@ -26,8 +26,8 @@ type Moving struct {
 	Budgets func(ctx context.Context, k Kubeconfig, s Stage) (Stage, error)
 	// Movers returns the pods that may move at a time. An error of the user's bounds names them.
 	Movers func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error)
-	// Booked returns the pods of some, by UID, for whose successors a place is kept by a plan that is carried out.
-	Booked func(s Stage, uids []string) map[string]bool
+	// Booked returns the nodes where a plan that is carried out keeps places for the successors of pods, by UID.
+	Booked func(s Stage, uids []string) map[string]string
 	// Released returns the stage as if no places were kept for the successors of pods, by UID, which a plan keeps that is
 	// carried out.
 	Released func(s Stage, uids []string) Stage
@@ -45,7 +45,9 @@ const defragLong = `Find the cheapest pods to move so that others get room.
 Free CPUs, memory and devices that lie scattered over NUMA nodes take no pod that needs them on one.
 The command finds the cheapest pods to evict so that the wanted pods fit, and so that every evicted
 pod has a new place at the same time: by what kubelets would decide, and by labels, taints, amounts
-and disruption budgets. It only reads, and evicts nothing; "defrag apply" carries out what -o json writes.
+and disruption budgets. With --usual, no pod waits for the room: most pods of the usual shapes fit
+afterwards, and of no shape fewer than now. The command only reads, and evicts nothing; "defrag apply"
+carries out what -o json writes.
 
 Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again; no
 gangs, no pods with claims of devices (DRA) or with requirements that are not judged, and none with the
@@ -65,6 +67,9 @@ const defragExample = `  # What has to move so that a pod that waits gets room?
   # Where would the pods of a node go, and what has to make way for them?
   kubectl tenon defrag --empty node-a
 
+  # Which pods have to move so that more pods of the kinds fit that the cluster usually runs?
+  kubectl tenon defrag --usual --most 3
+
   # Can a pod that lies on several NUMA nodes be brought onto one?
   kubectl tenon defrag --align ml/trainer-0
 
@@ -75,7 +80,7 @@ const defragExample = `  # What has to move so that a pod that waits gets room?
 type defragFlags struct {
 	files, pods, empty, namespaces []string
 	align                          []string
-	recursive, pending, any        bool
+	recursive, pending, any, usual bool
 	apply, yes                     bool
 	like, count, nodes             string
 	maxPriority, most              int
@@ -142,6 +147,8 @@ func (f *defragFlags) bind(c *cobra.Command) {
 	s.StringArrayVar(&f.empty, "empty", nil, "Node that all its pods are to leave. This flag can be repeated.")
 	s.StringArrayVar(&f.align, "align", nil,
 		"Pod that runs and is to lie on as few NUMA nodes as possible, [NAMESPACE/]NAME. This flag can be repeated.")
+	s.BoolVar(&f.usual, "usual", false,
+		"As many pods as possible are to fit of the shapes that the cluster usually runs, and of none fewer than now.")
 	s.StringArrayVar(&f.namespaces, "from-namespace", nil,
 		"Namespace whose pods may move; without it those of all. This flag can be repeated.")
 	s.IntVar(&f.maxPriority, "max-priority", math.MaxInt32, "Highest priority of pods that may move.")
@@ -161,9 +168,11 @@ func (f *defragFlags) bind(c *cobra.Command) {
 // check returns an error for flags that are out of bounds or contradict each other.
 func (f *defragFlags) check() error {
 	switch {
-	case len(f.pods)+len(f.files)+len(f.empty)+len(f.align) == 0 && !f.pending && f.like == "":
+	case !f.usual && !f.goals():
 		return errors.New("say what is to get room: --for POD, --pending, -f FILE or --like POD; a node that is to be " +
-			"empty, --empty NODE; or a pod that is to be aligned, --align POD")
+			"empty, --empty NODE; a pod that is to be aligned, --align POD; or the usual workload, --usual")
+	case f.usual && (f.goals() || f.any):
+		return errors.New("--usual goes with no other goal")
 	case f.count != "" && len(f.files) == 0 && f.like == "":
 		return errors.New("--count needs -f FILE or --like POD")
 	case f.yes && !f.apply:
@@ -183,6 +192,11 @@ func (f *defragFlags) check() error {
 		return err
 	}
 	return f.output.check()
+}
+
+// goals reports whether pods are to get room, a node is to be empty or a pod is to be aligned.
+func (f *defragFlags) goals() bool {
+	return len(f.pods)+len(f.files)+len(f.empty)+len(f.align) > 0 || f.pending || f.like != ""
 }
 
 // bounds returns which pods may move.
@@ -221,6 +235,7 @@ type defragmentation struct {
 	without   []string // with --any, the pods that get no room
 	newcomers []PodOn  // pods that might move and are not of the plan that is carried out
 	ending    int      // pods that are being deleted, and count as gone
+	usual     *usual   // nil: there is another goal
 }
 
 // defrag finds a plan and writes it. It returns errNoPlace if there is none.
@@ -324,8 +339,11 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 	if len(d.stuck) > 0 {
 		return d, nil // the nodes cannot be empty
 	}
-	if f.any {
+	switch {
+	case f.any:
 		return d, d.findAny(progress.step)
+	case f.usual:
+		return d, d.findUsual(progress.step)
 	}
 	d.result, err = defrag.Find(d.problem, progress.step)
 	return d, err

@@ -32,7 +32,7 @@ var moving = &Moving{
 		return s.(*stage.Stage).Movers(ctx, b, at)
 	},
 	Released: func(s Stage, _ []string) Stage { return s }, // these clusters keep no places
-	Booked:   func(Stage, []string) map[string]bool { return nil },
+	Booked:   func(Stage, []string) map[string]string { return nil },
 	Ending: func(s Stage) (Stage, int) {
 		after, n := s.(*stage.Stage).Ending()
 		return after, n
@@ -130,13 +130,16 @@ func TestPlansAreWrittenAsDrawn(t *testing.T) {
 		line string
 		code int
 	}{
-		"defrag.txt":       {"--for ml/wide", 0},
-		"defrag-map.txt":   {"--for ml/wide --map", 0},
-		"defrag.json":      {"--for ml/wide -o json", 0},
-		"defrag-none.txt":  {"--for ml/wide --max-priority -1", ExitNo},
-		"defrag-stuck.txt": {"--empty gpu-b", ExitNo},
-		"defrag-empty.txt": {"--empty gpu-b --bare", 0},
-		"defrag-fits.txt":  {"--like ml/train-0 --count 2", 0},
+		"defrag.txt":            {"--for ml/wide", 0},
+		"defrag-map.txt":        {"--for ml/wide --map", 0},
+		"defrag.json":           {"--for ml/wide -o json", 0},
+		"defrag-none.txt":       {"--for ml/wide --max-priority -1", ExitNo},
+		"defrag-stuck.txt":      {"--empty gpu-b", ExitNo},
+		"defrag-empty.txt":      {"--empty gpu-b --bare", 0},
+		"defrag-fits.txt":       {"--like ml/train-0 --count 2", 0},
+		"defrag-usual.txt":      {"--usual", 0},
+		"defrag-usual.json":     {"--usual -o json", 0},
+		"defrag-usual-none.txt": {"--usual --max-priority -1", 0},
 	} {
 		out, errs, code := runDefrag(t, cluster, strings.Fields(c.line)...)
 		if code != c.code || errs != "" {

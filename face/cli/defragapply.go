@@ -48,6 +48,8 @@ type MovePlan struct {
 	Gone []PodOn
 	// Empty are nodes that all pods are to leave.
 	Empty []string
+	// Pinned: the successors have to get the nodes of the plan. No pod is evicted unless a place is kept for each there.
+	Pinned bool
 }
 
 // PodOn is a pod with a node.
@@ -118,9 +120,9 @@ func (a *app) defragApplyCommand() *cobra.Command {
 }
 
 // askable are the flags of a question that is asked again.
-var askable = []string{"for", "pending", "any", "empty", "align", "from-namespace", "max-priority", "min-age", "most",
-	"bare", "delete-emptydir-data", "unknown-nodes", "coarse-nodes", "silent-nodes", "inexact-nodes", "keep-restartable",
-	"filename", "like", "count"}
+var askable = []string{"for", "pending", "any", "usual", "empty", "align", "from-namespace", "max-priority", "min-age",
+	"most", "bare", "delete-emptydir-data", "unknown-nodes", "coarse-nodes", "silent-nodes", "inexact-nodes",
+	"keep-restartable", "filename", "like", "count"}
 
 // question returns the flags of a command that make up its question, each as --name=value. Pods have their namespaces.
 func (a *app) question(c *cobra.Command) (out []string) {
@@ -247,6 +249,9 @@ func (a *app) again(c *cobra.Command, f defragFlags, left []PodOn) (MovePlan, er
 		out, _, err := a.goals(f, s, nil, io.Discard)
 		return out, err
 	}
+	if why := d.lessFits(a.setup.Stages.Moving); why != "" {
+		return MovePlan{}, errors.New(why)
+	}
 	if !d.worksBeside(a.setup.Stages.Moving, goals) {
 		return MovePlan{}, errors.New("the places that the scheduler keeps for the pods that move are in the way of the " +
 			"plan: plan again")
@@ -256,7 +261,7 @@ func (a *app) again(c *cobra.Command, f defragFlags, left []PodOn) (MovePlan, er
 
 // order returns what is to be done.
 func (d *defragmentation) order() (out MovePlan) {
-	out.Empty = d.empty
+	out.Empty, out.Pinned = d.empty, d.usual != nil
 	for _, x := range d.result.Plan.Placed {
 		out.Goals = append(out.Goals, PodOn{Pod: document.PodOf(x.Pod), Node: d.problem.Nodes[x.Node].Name})
 	}
@@ -287,6 +292,9 @@ func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, d
 	f, err := p.ask()
 	if err != nil {
 		return err
+	}
+	if f.usual && !o.Keep {
+		return errors.New("--usual needs places for the successors: --keep=false would move pods for nothing")
 	}
 	d, err := a.replan(c, f)
 	if err != nil {
@@ -392,7 +400,7 @@ func (d *defragmentation) worksBeside(moving *Moving, goals func(Stage) ([]*task
 		}
 	}
 	for i, m := range p.Moves {
-		if !booked[uids[i]] && !fits(m.To, nil) {
+		if booked[uids[i]] == "" && !fits(m.To, nil) {
 			return false
 		}
 	}

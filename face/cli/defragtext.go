@@ -51,6 +51,8 @@ type defragDocument struct {
 	Beyond int             `json:"beyond,omitempty"`
 	// Without are the pods that get no room, if as many as possible were to.
 	Without []string `json:"without,omitempty"`
+	// Usual are the shapes that the cluster usually runs, if room is made for them.
+	Usual []usualDocument `json:"usual,omitempty"`
 	// Waiting counts other pods that wait, for which no room is kept, and Ending pods that are being deleted and count as
 	// gone.
 	Waiting int `json:"waiting"`
@@ -91,6 +93,9 @@ func (d *defragmentation) document() defragDocument {
 	if d.result.Beyond {
 		out.Beyond = d.result.Have
 	}
+	if d.usual != nil {
+		out.Usual = d.usual.documents()
+	}
 	p := d.result.Plan
 	if p == nil {
 		return out
@@ -113,7 +118,7 @@ func (d *defragmentation) document() defragDocument {
 // cheapest reports whether it is certain that no other choice costs less. Where pods mean something to each other, a
 // choice may have been missed that only looks impossible beside the pods that move.
 func (d *defragmentation) cheapest() bool {
-	none := d.result.Plan != nil && len(d.result.Plan.Moves) == 0
+	none := d.usual == nil && d.result.Plan != nil && len(d.result.Plan.Moves) == 0
 	return len(d.stuck) > 0 || none || d.result.Cheapest && !d.field.Related && d.partial == ""
 }
 
@@ -148,6 +153,8 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		d.writeStuck(b, limit)
 	case p == nil:
 		d.writeNone(b, limit)
+	case d.usual != nil:
+		d.writeUsual(b, limit)
 	case len(p.Moves) == 0:
 		fmt.Fprintln(b, "Nothing has to move.")
 		d.writePlaced(b, limit)
@@ -244,6 +251,8 @@ const forced = "All fit only on these nodes: the scheduler by itself would choos
 func (d *defragmentation) proof() string {
 	out := "No other choice of pods costs less."
 	switch {
+	case d.usual != nil:
+		out = d.moreText() + " Each shape is counted by itself."
 	case d.cheapest():
 	case d.result.Spent:
 		out = "The search ended at its bound: another choice may cost less."

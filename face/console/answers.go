@@ -345,14 +345,17 @@ func (h *Handler) simulate(w http.ResponseWriter, q *request) error {
 // moves returns which pods a request wants to get room.
 func (q *request) moves() (cli.Moves, error) {
 	out := cli.Moves{Request: q.asRequest(), For: q.values["for"], Empty: q.values["empty"], Align: q.values["align"],
-		From: q.values["from"], Any: q.values.Get("any") == "true"}
+		From: q.values["from"], Any: q.values.Get("any") == "true", Usual: q.values.Get("usual") == "true"}
 	out.Most, _ = strconv.Atoi(q.values.Get("most"))
 	refused := func(field, detail string) (cli.Moves, error) {
 		return out, fail(http.StatusUnprocessableEntity, field, detail)
 	}
+	goal := len(out.Manifest)+len(out.For)+len(out.Empty)+len(out.Align) > 0 || out.Pending
 	switch {
-	case len(out.Manifest)+len(out.For)+len(out.Empty)+len(out.Align) == 0 && !out.Pending:
-		return refused("body", "is empty: send a manifest, or ask for for, pending, empty or align")
+	case !goal && !out.Usual:
+		return refused("body", "is empty: send a manifest, or ask for for, pending, empty, align or usual")
+	case out.Usual && (goal || out.Any):
+		return refused("usual", "goes with no other goal")
 	case out.Count != 0 && len(out.Manifest) == 0:
 		return refused("count", "needs a manifest in the body")
 	}

@@ -287,7 +287,11 @@ func TestWhatIf(t *testing.T) {
 			t.Errorf("POST %s answers %d without %s: %.600s", path, code, want, body)
 		}
 	}
-	code, body, _ := s.ask(t, "GET", "/api/v1/fitting?shape=cpu=16,memory=1Gi", "")
+	code, body, _ := s.ask(t, "POST", "/api/v1/defrag?usual=true", "", "Content-Type: application/yaml")
+	if code != http.StatusOK || !strings.Contains(body, `"usual":[{"shape":"cpu=`) {
+		t.Errorf("the usual workload: %d: %.600s", code, body)
+	}
+	code, body, _ = s.ask(t, "GET", "/api/v1/fitting?shape=cpu=16,memory=1Gi", "")
 	if code != http.StatusOK || !strings.Contains(body, `"slots":7`) {
 		t.Errorf("fitting answers %d: %s", code, body)
 	}
@@ -337,6 +341,7 @@ func TestRefusalsNameTheField(t *testing.T) {
 		{"POST", "/api/v1/defrag", "", yaml, 422, "body"},
 		{"POST", "/api/v1/defrag?for=ml/none", "", yaml, 422, "for"},
 		{"POST", "/api/v1/defrag?empty=zzz", "", yaml, 422, "empty"},
+		{"POST", "/api/v1/defrag?usual=true&empty=a", "", yaml, 422, "usual"},
 		{"POST", "/api/v1/defrag?most=101", manifest, yaml, 400, "most"},
 		{"GET", "/api/v1/doctor?node=A", "", "", 400, "node"},
 		{"GET", "/api/v1/doctor?pod=a", "", "", 400, "pod"},

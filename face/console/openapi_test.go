@@ -106,7 +106,7 @@ func TestTheDescriptionIsWhatTheServerDoes(t *testing.T) {
 			"&option=scope%3Dpod&selector=kubernetes.io%2Fhostname%3Da", manifest},
 		"check": {"/api/v1/check?namespace=x", manifest},
 		"defrag": {"/api/v1/defrag?namespace=x&count=2&pending=true&for=ml%2Fwait&empty=b&from=ml&most=3" +
-			"&align=ml%2Fp&any=true",
+			"&align=ml%2Fp&any=true&usual=false",
 			manifest},
 		"getScheduling": {"/api/v1/scheduling", ""},
 		"setArguments": {"/api/v1/scheduling/arguments?scheduler=tenon-system%2Ftenon-scheduler&profile=tenon&dryRun=true" +

@@ -114,6 +114,8 @@ func (h *Handler) table() []route {
 				{"align", "query", "NAMESPACE/NAME of a pod that is to lie on as few NUMA nodes as possible. May be repeated.",
 					true, checkPodName},
 				{"any", "query", "true: as many of the pods as possible get room, by priority.", false, checkBool},
+				{"usual", "query", "true: as many pods as possible of the usual shapes fit. No other goal is given.", false,
+					checkBool},
 				{"from", "query", "Namespace whose pods may move, all unless given. May be repeated.", true, checkNamespace},
 				{"most", "query", "How many pods may move, 10 unless given.", false,
 					func(s string) error { return number(s, cli.MaxMoves) }}},

@@ -162,6 +162,19 @@ func TestScenesOfPlans(t *testing.T) {
 			}
 			done(t, file)
 		},
+		// Node a has a large gap once its small pod is on the other node, and the usual workload has a large pod.
+		"room for the usual workload": func(t *testing.T) {
+			s.on(ctx, t, "a", nil, "m", 3, "x", 12)
+			s.on(ctx, t, "b", nil, "y", 12, "z", 6)
+			file := s.usual(ctx, t)
+			out, errs, code := tenon.apply(ctx, t, file, func(*exec.Cmd) {})
+			if code != 0 || !strings.Contains(out, "All pods run.") {
+				t.Errorf("exit code %d\n%s%s", code, out, errs)
+			}
+			s.runs(ctx, t, "")
+			s.world.create(ctx, t, pod("large", "", 14))
+			s.run(ctx, t, "large")
+		},
 		"the pod's request is over": func(t *testing.T) {
 			file, _ := s.one(ctx, t, map[string]string{apipod.ConsumeAnnotation: "old", apipod.ClassAnnotation: apipod.Class})
 			done(t, file)
@@ -235,6 +248,20 @@ func TestScenesOfPlans(t *testing.T) {
 		t.Run(name, play)
 		s.empty(ctx, t)
 	}
+}
+
+// usual makes a plan for the usual workload that moves a pod.
+func (s *scene) usual(ctx context.Context, t *testing.T) (file string) {
+	t.Helper()
+	var p planned
+	if err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(context.Context) (bool, error) {
+		file, p = s.tenon.plan(ctx, t, "--usual")
+		return len(p.Moves) > 0, nil // the nodes have reported
+	}); err != nil {
+		out, errs, _ := s.tenon.run(ctx, t, "defrag", "--usual")
+		t.Fatalf("no plan: %v\n%s%s", err, out, errs)
+	}
+	return file
 }
 
 // leftBehind makes the request of a killed command, which is over.

@@ -24,6 +24,7 @@ type carrying struct {
 	Options
 
 	goals   []Goal
+	pinned  bool
 	evicted int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
@@ -40,7 +41,7 @@ type move struct {
 // Run carries out a plan that Check has accepted, and returns when all its pods run. If it has to stop, it evicts
 // nothing more, releases what is kept for pods that stay, and returns the reason. Nodes remain cordoned.
 func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
-	x := &carrying{Cluster: c, Options: o, goals: p.Goals}
+	x := &carrying{Cluster: c, Options: o, goals: p.Goals, pinned: p.Pinned}
 	if err := x.find(ctx, p.Moves); err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 		if m.owner == "" {
 			continue // nothing creates it again
 		}
-		if err := x.book(ctx, m.pod, false); err != nil {
+		if err := x.ask(ctx, m); err != nil {
 			return nil, err
 		}
 	}
@@ -249,6 +250,15 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 	x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
 		x.left[0].NamespacedName, none[x.left[0].UID]))
 	return slices.Clone(x.left), nil
+}
+
+// ask asks the scheduler to keep a place for the successor of a pod.
+func (x *carrying) ask(ctx context.Context, m move) error {
+	on := ""
+	if x.pinned {
+		on = m.To
+	}
+	return x.book(ctx, m.pod, on, false)
 }
 
 // mayLack returns an error that names a pod whose successor has no place, if each has to have one, or if fewer have
@@ -306,7 +316,7 @@ func (x *carrying) places(ctx context.Context) (have []move, none map[types.UID]
 				return false, "", err
 			case over:
 				said = fmt.Sprintf("no place is kept for the successor of pod %s: %s", m.NamespacedName, text)
-				if err := x.book(ctx, m.pod, false); err != nil {
+				if err := x.ask(ctx, m); err != nil {
 					return false, "", err
 				}
 				answered = false

@@ -34,9 +34,10 @@ const bookingSeconds = 900
 // BookingName returns the name of the request, and of its PodTemplate, for the successor of a pod.
 func BookingName(uid types.UID) string { return "tenon-move-" + string(uid) }
 
-// book asks the scheduler to keep a place for the successor of a pod: whichever pod its controller creates next. A
-// request of the name that lasts is taken for one of an interrupted command if it asks for the same.
-func (c *Cluster) book(ctx context.Context, p *v1.Pod, try bool) error {
+// book asks the scheduler to keep a place for the successor of a pod, whichever pod its controller creates next: on one
+// node, or on any if its name is "". A request of the name that lasts is taken for one of an interrupted command if it
+// asks for the same.
+func (c *Cluster) book(ctx context.Context, p *v1.Pod, on string, try bool) error {
 	name := BookingName(p.UID)
 	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: map[string]string{managedBy: manager}}
 	request := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
@@ -57,8 +58,12 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, try bool) error {
 			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", p.Namespace, name, err)
 		}
 	}
+	next := successor(p)
+	if on != "" {
+		pin(&next.Spec, on)
+	}
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplate{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: at, Template: successor(p)})
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: at, Template: next})
 	if err != nil {
 		return fmt.Errorf("write PodTemplate %s: %w", name, err)
 	}
@@ -94,6 +99,29 @@ func successor(p *v1.Pod) v1.PodTemplateSpec {
 		}
 	}
 	return out
+}
+
+// pin has a pod go to one node, beside what it requires of nodes already.
+func pin(s *v1.PodSpec, node string) {
+	if s.Affinity == nil {
+		s.Affinity = &v1.Affinity{}
+	}
+	if s.Affinity.NodeAffinity == nil {
+		s.Affinity.NodeAffinity = &v1.NodeAffinity{}
+	}
+	a, is := s.Affinity.NodeAffinity, v1.NodeSelectorRequirement{Key: metav1.ObjectNameField,
+		Operator: v1.NodeSelectorOpIn, Values: []string{node}}
+	if a.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		a.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+			{MatchFields: []v1.NodeSelectorRequirement{is}}}}
+		return
+	}
+	terms := a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		if len(terms[i].MatchExpressions)+len(terms[i].MatchFields) > 0 { // a term without any matches no node
+			terms[i].MatchFields = append(terms[i].MatchFields, is)
+		}
+	}
 }
 
 // kept reports whether the scheduler keeps a place for the successor of a pod. answered is false until the scheduler

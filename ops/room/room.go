@@ -41,6 +41,9 @@ type Plan struct {
 	Moves, Gone []Move
 	// Empty are nodes that are to be left by all their pods. They are cordoned, and remain so.
 	Empty []string
+	// Pinned: a place for a successor is kept on the node that the plan gives it, and on no other. A caller that sets it
+	// also sets Options.Whole.
+	Pinned bool
 }
 
 // Goal is a pod that waits for room on a node.
@@ -195,7 +198,7 @@ func (c *Cluster) mayMove(ctx context.Context, pod *v1.Pod, o Options) error {
 	if !o.Keep || metav1.GetControllerOfNoCopy(pod) == nil {
 		return nil
 	}
-	if err := c.book(ctx, pod, true); err != nil {
+	if err := c.book(ctx, pod, "", true); err != nil {
 		return err
 	}
 	return c.unbook(ctx, pod.Namespace, BookingName(pod.UID), true)
