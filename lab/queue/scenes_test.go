@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -197,6 +198,10 @@ func TestScenesOfPlans(t *testing.T) {
 			}
 			s.run(ctx, t, "goal")
 		},
+		"the plan is carried out twice at a time": func(t *testing.T) {
+			file, _ := s.one(ctx, t, nil)
+			s.twice(ctx, t, file)
+		},
 		"the user interrupts": func(t *testing.T) {
 			file, _ := s.one(ctx, t, nil)
 			before := s.uids(ctx, t)
@@ -247,6 +252,40 @@ func TestScenesOfPlans(t *testing.T) {
 	} {
 		t.Run(name, play)
 		s.empty(ctx, t)
+	}
+}
+
+// twice carries out a plan, and a second time while the first command waits for the scheduler.
+func (s *scene) twice(ctx context.Context, t *testing.T, file string) {
+	t.Helper()
+	if err := s.sched.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	leases := s.client.CoordinationV1().Leases("default")
+	out, errs, code := s.tenon.applyUntil(ctx, t, file, "1 pod is evicted.", func(*exec.Cmd) {
+		if err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			_, err := leases.Get(ctx, "tenon-defrag", metav1.GetOptions{})
+			return err == nil, nil
+		}); err != nil {
+			t.Errorf("the first command takes no Lease: %v", err)
+		}
+		before := s.uids(ctx, t)
+		out, errs, code := s.tenon.run(ctx, t, "defrag", "apply", file, "--yes")
+		if code != 2 || !strings.Contains(errs, "carries out a plan for pods of namespace default") {
+			t.Errorf("the second time: exit code %d\n%s%s", code, out, errs)
+		}
+		if list, err := s.requests.In("default").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 1 ||
+			!slices.Equal(before, s.uids(ctx, t)) {
+			t.Errorf("after the second command: %v", err)
+		}
+		s.schedule(t)
+	})
+	if code != 0 {
+		t.Errorf("the first time: exit code %d\n%s%s", code, out, errs)
+	}
+	s.runs(ctx, t, "goal")
+	if _, err := leases.Get(ctx, "tenon-defrag", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Lease is left: %v", err)
 	}
 }
 

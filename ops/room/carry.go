@@ -38,9 +38,16 @@ type move struct {
 	owner types.UID // its controller; "" if it has none
 }
 
-// Run carries out a plan that Check has accepted, and returns when all its pods run. If it has to stop, it evicts
-// nothing more, releases what is kept for pods that stay, and returns the reason. Nodes remain cordoned.
+// Run carries out a plan that Check has accepted, and returns when all its pods run. While another program carries out
+// the same plan, or one whose first pods are of the same namespace, it returns an error and changes nothing. If it has
+// to stop, it evicts nothing more, releases what is kept for pods that stay, and returns the reason. Nodes remain
+// cordoned.
 func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
+	ctx, free, err := c.hold(ctx, p, o.Say)
+	if err != nil {
+		return err
+	}
+	defer free()
 	x := &carrying{Cluster: c, Options: o, goals: p.Goals, pinned: p.Pinned}
 	if err := x.find(ctx, p.Moves); err != nil {
 		return err
@@ -56,7 +63,7 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 		}
 		o.Say("node " + node + " is cordoned")
 	}
-	err := x.name(ctx)
+	err = x.name(ctx)
 	if err == nil {
 		err = x.rounds(ctx)
 	}
@@ -74,6 +81,9 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 		err = fmt.Errorf("interrupted, %s, carry the same plan out again to go on: %w", done, context.Cause(ctx))
 	} else {
 		err = fmt.Errorf("stopped, %s: %w", done, err)
+	}
+	if errors.Is(context.Cause(ctx), errLost) {
+		return err // another program may go on with what is kept
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
 	defer stop()

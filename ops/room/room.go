@@ -125,6 +125,9 @@ func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
 	if err := c.alone(ctx, p, o); err != nil {
 		return err
 	}
+	if err := c.mayHold(ctx, p); err != nil {
+		return err
+	}
 	for _, node := range p.Empty {
 		if err := c.cordon(ctx, node, true); err != nil {
 			return fmt.Errorf("nothing was changed, since you may not cordon node %s: %w", node, err)
