@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,19 +49,7 @@ func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*
 		if err != nil {
 			return nil, err
 		}
-		runs, fresh, alive := map[types.UID]int{}, map[types.UID]int{}, map[types.UID]int64{}
-		for uid, p := range now {
-			if p.DeletionTimestamp != nil || p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
-				continue
-			}
-			owner := metav1.GetControllerOfNoCopy(p).UID
-			if alive[owner]++; before[uid] == nil {
-				fresh[owner]++
-				if p.Status.Phase == v1.PodRunning {
-					runs[owner]++
-				}
-			}
-		}
+		runs, fresh, alive := tally(now, before, gone)
 		for _, m := range gone {
 			switch {
 			case m.owner == "" || given[m.UID]:
@@ -85,6 +74,26 @@ func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*
 		}
 	}
 	return nil
+}
+
+// tally counts the pods of each controller that last, those of them that were not there before, and those of these that
+// run. Evicted pods do not last, although a list may not show yet that they are being deleted.
+func tally(now, before map[types.UID]*v1.Pod, gone []move) (runs, fresh map[types.UID]int, alive map[types.UID]int64) {
+	runs, fresh, alive = map[types.UID]int{}, map[types.UID]int{}, map[types.UID]int64{}
+	for uid, p := range now {
+		if p.DeletionTimestamp != nil || p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded ||
+			slices.ContainsFunc(gone, func(m move) bool { return m.UID == uid }) {
+			continue
+		}
+		owner := metav1.GetControllerOfNoCopy(p).UID
+		if alive[owner]++; before[uid] == nil {
+			fresh[owner]++
+			if p.Status.Phase == v1.PodRunning {
+				runs[owner]++
+			}
+		}
+	}
+	return runs, fresh, alive
 }
 
 // controllers are the kinds of controllers whose pods move.
