@@ -24,6 +24,14 @@ const BookingSeconds = "bookingSeconds"
 // the request use up its room, although they do not name it.
 const PodsOf = "tenon.sh/pods-of"
 
+// HoldSeconds is the parameter of a request with [PodsOf] that has later pods of the controller wait until the request
+// has its room: so many seconds after its creation at most, 1 to 600. HeldBack is then in the message of the condition
+// Provisioned, as long as they wait.
+const (
+	HoldSeconds = "tenon.sh/hold-seconds"
+	HeldBack    = "pods of its controller are held back until it has room"
+)
+
 // MaxPods bounds the pods of a request.
 const MaxPods = 2_000
 
@@ -31,6 +39,7 @@ const (
 	usualBooking = 600
 	minBooking   = 10
 	maxBooking   = 3600
+	maxHold      = 600
 )
 
 // Is reports whether a condition is true.
@@ -63,6 +72,16 @@ func (r *Request) Owner() string {
 		return ""
 	}
 	return r.Namespace + "/" + uid
+}
+
+// HeldUntil returns when pods of the request's controller wait no longer for its room; the zero time if they do not
+// wait.
+func (r *Request) HeldUntil() time.Time {
+	n, err := strconv.Atoi(r.Spec.Parameters[HoldSeconds])
+	if err != nil || n < 1 || n > maxHold || r.Owner() == "" {
+		return time.Time{}
+	}
+	return r.CreationTimestamp.Add(time.Duration(n) * time.Second)
 }
 
 // Until returns when the booking of a request expires that has its room; the zero time if that cannot be read.

@@ -163,6 +163,18 @@ func TestScenesOfPlans(t *testing.T) {
 			}
 			done(t, file)
 		},
+		// Both successors have room only on the other NUMA node of their own node: they wait until the pod that waits has
+		// its room.
+		"two successors stay on the node": func(t *testing.T) {
+			s.on(ctx, t, "a", nil, "ma", 3, "mb", 3, "tmp", 8, "x", 2)
+			s.world.end(ctx, t, "tmp")
+			s.on(ctx, t, "b", nil, "y", 14, "z", 14)
+			file, p := s.waiting(ctx, t, 13)
+			if len(p.Moves) != 2 {
+				t.Fatalf("the plan is %+v", p)
+			}
+			done(t, file)
+		},
 		// Node a has a large gap once its small pod is on the other node, and the usual workload has a large pod.
 		"room for the usual workload": func(t *testing.T) {
 			s.on(ctx, t, "a", nil, "m", 3, "x", 12)

@@ -76,8 +76,8 @@ func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*
 	return nil
 }
 
-// tally counts the pods of each controller that last, those of them that were not there before, and those of these that
-// run. Evicted pods do not last, although a list may not show yet that they are being deleted.
+// tally counts the pods of each controller that last (alive), that were not there before (fresh), and that run as well
+// (runs). Evicted pods do not last, although a list may not show yet that they are being deleted.
 func tally(now, before map[types.UID]*v1.Pod, gone []move) (runs, fresh map[types.UID]int, alive map[types.UID]int64) {
 	runs, fresh, alive = map[types.UID]int{}, map[types.UID]int{}, map[types.UID]int64{}
 	for uid, p := range now {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +22,11 @@ type carrying struct {
 	*Cluster
 	Options
 
-	goals   []Goal
-	pinned  bool
+	goals  []Goal
+	pinned bool
+	// hold is set once successors are held back. held are the pods that were evicted since.
+	hold    bool
+	held    []move
 	evicted int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
@@ -125,6 +127,11 @@ func (x *carrying) giveUp(ctx context.Context) error {
 	var errs []error
 	for _, m := range x.left {
 		errs = append(errs, x.release(ctx, m))
+	}
+	for _, m := range x.held { // their successors wait no longer for what they may not get
+		if is, _, _, _, err := x.kept(ctx, m.Move); err == nil && !is {
+			errs = append(errs, x.release(ctx, m))
+		}
 	}
 	for _, g := range x.goals {
 		g.Node = ""
@@ -255,7 +262,7 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 			count(len(have), "place", "places")))
 		return have, nil
 	case len(none) > 1:
-		return nil, x.tooMany(none)
+		return x.holdBack(ctx, none)
 	}
 	x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
 		x.left[0].NamespacedName, none[x.left[0].UID]))
@@ -264,11 +271,11 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 
 // ask asks the scheduler to keep a place for the successor of a pod.
 func (x *carrying) ask(ctx context.Context, m move) error {
-	on := ""
-	if x.pinned {
-		on = m.To
+	how := booking{hold: x.hold}
+	if x.pinned || x.hold {
+		how.on = m.To
 	}
-	return x.book(ctx, m.pod, on, false)
+	return x.book(ctx, m.pod, how, false)
 }
 
 // mayLack returns an error that names a pod whose successor has no place, if each has to have one, or if fewer have
@@ -288,21 +295,6 @@ func (x *carrying) mayLack(have int, none map[types.UID]string) error {
 		}
 	}
 	return nil
-}
-
-// tooMany returns an error about pods whose successors would all have to get room that the plan makes. The first one of
-// them is created when not all of these pods are being deleted yet. Then the pod that waits does not fit by the
-// scheduler's count, and the successor may take its room.
-func (x *carrying) tooMany(none map[types.UID]string) error {
-	var names []string
-	for _, m := range x.left {
-		if _, lacks := none[m.UID]; lacks {
-			names = append(names, m.NamespacedName.String())
-		}
-	}
-	return fmt.Errorf("no place can be kept for the successors of %s, which have room only where the plan makes some, "+
-		"and one of them could take the room of the pod that waits: plan with other pods, or evict them without places "+
-		"(--keep=false)", strings.Join(names, ", "))
 }
 
 // places returns the pods whose successors have places, and why the others have none. A request without room is tried
@@ -370,6 +362,9 @@ func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err erro
 			switch err := errs[i]; {
 			case err == nil:
 				x.Say("pod " + m.NamespacedName.String() + " is evicted from " + m.From)
+				if x.hold {
+					x.held = append(x.held, m)
+				}
 				gone, x.evicted = append(gone, m), x.evicted+1
 			case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 				x.Say("pod " + m.NamespacedName.String() + " was gone already")

@@ -34,10 +34,19 @@ const bookingSeconds = 900
 // BookingName returns the name of the request, and of its PodTemplate, for the successor of a pod.
 func BookingName(uid types.UID) string { return "tenon-move-" + string(uid) }
 
-// book asks the scheduler to keep a place for the successor of a pod, whichever pod its controller creates next: on one
-// node, or on any if its name is "". A request of the name that lasts is taken for one of an interrupted command if it
-// asks for the same.
-func (c *Cluster) book(ctx context.Context, p *v1.Pod, on string, try bool) error {
+// booking is how a place for a successor is asked for: on a node, or on any if its name is "", and whether the
+// successor is held back until it has the place.
+type booking struct {
+	on   string
+	hold bool
+}
+
+// holdSeconds is how long a successor is held back at most, from the request on.
+const holdSeconds = 600
+
+// book asks the scheduler to keep a place for the successor of a pod, whichever pod its controller creates next. A
+// request of the name that lasts is taken for one of an interrupted command if it asks for the same.
+func (c *Cluster) book(ctx context.Context, p *v1.Pod, how booking, try bool) error {
 	name := BookingName(p.UID)
 	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: map[string]string{managedBy: manager}}
 	request := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
@@ -45,6 +54,9 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, on string, try bool) erro
 		PodSets: []provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: name}}},
 		Parameters: map[string]string{provisioning.BookingSeconds: strconv.Itoa(bookingSeconds),
 			provisioning.PodsOf: string(metav1.GetControllerOfNoCopy(p).UID)}}}
+	if how.hold {
+		request.Spec.Parameters[provisioning.HoldSeconds] = strconv.Itoa(holdSeconds)
+	}
 	if !try {
 		old, err := c.requests.In(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
@@ -59,8 +71,8 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, on string, try bool) erro
 		}
 	}
 	next := successor(p)
-	if on != "" {
-		pin(&next.Spec, on)
+	if how.on != "" {
+		pin(&next.Spec, how.on)
 	}
 	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplate{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: at, Template: next})

@@ -201,7 +201,7 @@ func (c *Cluster) mayMove(ctx context.Context, pod *v1.Pod, o Options) error {
 	if !o.Keep || metav1.GetControllerOfNoCopy(pod) == nil {
 		return nil
 	}
-	if err := c.book(ctx, pod, "", true); err != nil {
+	if err := c.book(ctx, pod, booking{}, true); err != nil {
 		return err
 	}
 	return c.unbook(ctx, pod.Namespace, BookingName(pod.UID), true)

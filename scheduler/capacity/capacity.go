@@ -40,6 +40,9 @@ type Keeper interface {
 	Restore(r promise.Request, places []promise.Place) error
 	Spend(uid, request, node string, pod *place.Pod, d place.Demand)
 	Drop(request string)
+	Hold(r promise.Request, until time.Time) bool
+	Release(request string)
+	Holding() []string
 	Left() map[string]int
 	Places() map[string][]string
 	Amounts(node, request string) whatif.Amounts
@@ -186,6 +189,7 @@ func (c *Controller) round(ctx context.Context) {
 	var open []*request
 	all := true
 	for _, r := range list {
+		c.hold(r)
 		all = c.settle(ctx, r, left) && all
 		if r.open() {
 			open = append(open, r)
@@ -284,7 +288,22 @@ func (c *Controller) forget(list []*request, left map[string]int) {
 			c.keeper.Drop(name)
 		}
 	}
+	for _, name := range c.keeper.Holding() {
+		if !there[name] {
+			c.keeper.Release(name)
+		}
+	}
 	maps.DeleteFunc(c.known, func(name string, _ *request) bool { return !there[name] })
+}
+
+// hold has the pods of a request's controller wait while the request has no room, if it asks for that.
+func (c *Controller) hold(r *request) {
+	if until := r.object.HeldUntil(); r.open() && r.answer == nil && c.now().Before(until) {
+		r.held = c.keeper.Hold(r.asked(), until)
+		return
+	}
+	r.held = false
+	c.keeper.Release(r.name)
 }
 
 // settle does what follows from the status of a request: it keeps the places that the status names, as long as the

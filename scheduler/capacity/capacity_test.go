@@ -190,6 +190,62 @@ func TestManySmallPodsGetPlacesOnMoreNodes(t *testing.T) {
 	}
 }
 
+// Pods of a controller are held back while a request that asks for it has no room, at most until its time is over.
+func TestPodsAreHeldBackWhileARequestHasNoRoom(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	asks := func(name string, cpus int, parameters map[string]string) {
+		w.ask(name, 1, cpus)
+		o, _, _ := w.objects.GetByKey("ml/" + name)
+		r, _ := o.(*provisioning.Request)
+		r.Spec.Parameters = parameters
+	}
+	holds := func(name string) bool { return slices.Contains(w.keeper.Holding(), "ml/"+name) }
+	set := func(seconds string) map[string]string {
+		return map[string]string{provisioning.PodsOf: "set", provisioning.HoldSeconds: seconds}
+	}
+	w.fill("n0000", 0)
+	asks("a", 5, set("60"))
+	asks("short", 5, set("20"))
+	asks("never", 9, set("600"))
+	asks("no-owner", 5, map[string]string{provisioning.HoldSeconds: "60"})
+	asks("too-long", 5, set("601"))
+	asks("no-number", 5, set("x"))
+	asks("fits-not-asked", 5, map[string]string{provisioning.PodsOf: "set"})
+	w.round(t.Context())
+	w.round(t.Context())
+	for name, want := range map[string]bool{"a": true, "short": true, "never": false, "no-owner": false, "too-long": false,
+		"no-number": false, "fits-not-asked": false} {
+		if holds(name) != want {
+			t.Errorf("request %s holds back pods: %t, want %t", name, holds(name), want)
+		}
+		if told := strings.Contains(w.said(name, provisioning.Provisioned), provisioning.HeldBack); told != want {
+			t.Errorf("request %s has the message %q", name, w.said(name, provisioning.Provisioned))
+		}
+	}
+	w.time = w.time.Add(20 * time.Second)
+	w.round(t.Context())
+	if holds("short") || !holds("a") {
+		t.Errorf("after 20 seconds, pods are held back for %v", w.keeper.Holding())
+	}
+	w.fill("n0000", 6)
+	w.round(t.Context())
+	w.wants(t, "a", provisioning.Provisioned, "True")
+	if holds("a") {
+		t.Error("pods are held back for a request that has its room")
+	}
+	asks("b", 5, set("600"))
+	w.round(t.Context())
+	if !holds("b") {
+		t.Error("pods are not held back")
+	}
+	o, _, _ := w.objects.GetByKey("ml/b")
+	_ = w.objects.Delete(o)
+	w.round(t.Context())
+	if len(w.keeper.Holding()) > 0 {
+		t.Errorf("pods are held back for %v, which are gone", w.keeper.Holding())
+	}
+}
+
 // A write that fails for certain gives the room back; one that may have been stored does not. A scheduler that starts
 // keeps what the API server has, and a booking ends in time.
 func TestRoomFollowsWhatIsWritten(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/summary"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -342,6 +343,7 @@ func (d *deciding) reply(ctx context.Context, r *request) error {
 	switch {
 	case err == nil:
 		r.restored, r.answer = true, nil
+		d.hold(r) // its pods may come now
 		return nil
 	case apierrors.IsConflict(err) && r.answer.unknown: // the informer will show what was stored
 		return nil
@@ -379,6 +381,9 @@ func (d *deciding) refuse(ctx context.Context, r *request, why error) {
 
 // notNow writes why a request has no room yet.
 func (d *deciding) notNow(ctx context.Context, r *request, reason, message string, more ...metav1.Condition) error {
+	if r.held {
+		message = printable.Clip(message, maxMessage/2) + "; " + provisioning.HeldBack
+	}
 	return d.write(ctx, r, nil, append(more, accepted(), condition(provisioning.Provisioned, false, reason, message))...)
 }
 

@@ -31,6 +31,8 @@ type request struct {
 	object *provisioning.Request
 	// written is the resource version that object has replaced; see Controller.write.
 	written string
+	// held: pods of its controller are held back.
+	held bool
 	// restored: the places that the status names are kept.
 	restored bool
 	// end is the condition that ends the request; it is written until that succeeds.

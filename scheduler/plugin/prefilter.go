@@ -35,6 +35,9 @@ func (p *Plugin) PreFilter(
 	if err := p.waitRestored(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	if status := p.heldBack(pod); status != nil {
+		return nil, status
+	}
 	s, status := translate(pod)
 	if status != nil {
 		if _, err := booking.Read(pod); isTooLarge(err) {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -316,6 +317,26 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 	return false
 }
 
+// heldBack returns the status of a pod that waits for the room of a request that names its controller, or nil.
+func (p *Plugin) heldBack(pod *v1.Pod) *fwk.Status {
+	if !p.promises.HoldsAny() {
+		return nil
+	}
+	request := func() string {
+		return p.promises.Holds(apipod.Owner(pod), pod.CreationTimestamp.Unix(), time.Now())
+	}
+	if request() == "" {
+		return nil
+	}
+	p.keptOut.Add(pod)
+	name := request() // it may have been released before the pod was added
+	if name == "" {
+		return nil
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "it is held back until ProvisioningRequest "+name+
+		" has room, which names its controller")
+}
+
 // tryAgain has a pod tried again at once, also one that no kubelet aligns.
 func (p *Plugin) tryAgain(pod *v1.Pod) {
 	p.retry(pod)
@@ -326,7 +347,7 @@ func (p *Plugin) tryAgain(pod *v1.Pod) {
 
 // roomFreed tries pods again that may have been refused for room that is not kept any more.
 func (s *Shared) roomFreed(node string) {
-	if s.waiting != nil {
+	if s.waiting != nil && node != "" {
 		s.wake(node)
 	}
 	pods := map[string]*v1.Pod{}

@@ -45,7 +45,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	if status != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, status.Reasons()...)
 	}
-	if p.promises.Any() {
+	if p.promises.Any() || p.promises.HoldsAny() {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "where the pod fits depends on what is kept for others")
 	}
 	if s.pod.Plain() {

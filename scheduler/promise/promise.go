@@ -68,8 +68,9 @@ type Judge func(node string, list []state.Promised, sum whatif.Amounts) bool
 type Keeper struct {
 	book  Book
 	judge Judge
-	// freed is called for every node where less is kept than before.
+	// freed is called for every node where less is kept than before, and with "" when pods are not held back any more.
 	freed func(node string)
+	held  held
 
 	count atomic.Int64 // the places that are kept
 	// sums has the sum of the plain amounts that are kept on each node. Filter reads it for every node.

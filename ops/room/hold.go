@@ -1,0 +1,83 @@
+package room
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
+)
+
+// This file has the scheduler hold back successors whose places only the plan makes. Several of them would be created
+// when not all of the pods are being deleted yet. Then a pod that waits does not fit by the scheduler's count, and a
+// successor may take its room.
+
+// holdBack asks once more for the places of all pods that are left, each on its node of the plan, and has their
+// successors wait until they have them. It returns the pods to evict now, or an error if the scheduler does not hold
+// back their successors.
+func (x *carrying) holdBack(ctx context.Context, none map[types.UID]string) ([]move, error) {
+	if !x.hold {
+		first, err := x.goalsFirst(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !first {
+			return nil, x.tooMany(none)
+		}
+		x.hold = true
+		return x.next(ctx) // the requests are made anew
+	}
+	for _, why := range none {
+		if !strings.Contains(why, provisioning.HeldBack) {
+			return nil, x.tooMany(none)
+		}
+	}
+	x.Say(fmt.Sprintf("no place is kept for the successors of %s: the scheduler holds them back until the pods that wait "+
+		"have their room", x.names(none)))
+	return slices.Clone(x.left), nil
+}
+
+// goalsFirst reports whether pods wait for room, and each of them has its turn before the successors, as the plan has
+// it: none of them has a lower priority than a pod that is left.
+func (x *carrying) goalsFirst(ctx context.Context) (bool, error) {
+	for _, g := range x.goals {
+		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
+		}
+		if slices.ContainsFunc(x.left, func(m move) bool { return priority(m.pod) > priority(p) }) {
+			return false, nil
+		}
+	}
+	return len(x.goals) > 0, nil
+}
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
+}
+
+// names returns the names of the pods that are left and have no places.
+func (x *carrying) names(none map[types.UID]string) string {
+	var names []string
+	for _, m := range x.left {
+		if _, lacks := none[m.UID]; lacks {
+			names = append(names, m.NamespacedName.String())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// tooMany returns an error about pods whose successors would all have to get room that the plan makes.
+func (x *carrying) tooMany(none map[types.UID]string) error {
+	return fmt.Errorf("no place can be kept for the successors of %s, which have room only where the plan makes some, "+
+		"and one of them could take the room of the pod that waits: plan with other pods, or evict them without places "+
+		"(--keep=false)", x.names(none))
+}
