@@ -34,12 +34,12 @@ type mover struct {
 }
 
 func (m mover) Check(ctx context.Context, p cli.MovePlan) error {
-	return m.cluster.Check(ctx, planOf(p), room.Options{Keep: m.options.Keep, Whole: p.Pinned})
+	return m.cluster.Check(ctx, planOf(p), room.Options{Keep: m.options.Keep})
 }
 
 func (m mover) Run(ctx context.Context, p cli.MovePlan, again cli.Again, say func(string)) error {
-	return m.cluster.Run(ctx, planOf(p), room.Options{Keep: m.options.Keep, Whole: p.Pinned,
-		AnswerWithin: m.options.AnswerWithin, EvictWithin: m.options.EvictWithin, RunWithin: m.options.RunWithin, Say: say,
+	return m.cluster.Run(ctx, planOf(p), room.Options{Keep: m.options.Keep, AnswerWithin: m.options.AnswerWithin,
+		EvictWithin: m.options.EvictWithin, RunWithin: m.options.RunWithin, Say: say,
 		Again: func(ctx context.Context, left []room.Move) (room.Plan, error) {
 			p, err := again(ctx, podsOn(left))
 			return planOf(p), err

@@ -3,7 +3,6 @@ package defrag
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // This file finds moves after which more pods of the usual workload fit. No pod waits for the room, so no risk is
-// taken for it: each pod moves to a place that is free before any pod is evicted.
+// taken for it: pods move one after the other, each to a place that is free before the pod is evicted.
 
 // Usual is the workload for which room is to be made.
 type Usual struct {
@@ -32,9 +31,10 @@ type Shape struct {
 type Fit struct{ Before, After int }
 
 // FindUsual looks for the plan after which the sum of what the fitting pods are worth is highest, and of such plans for
-// the one that costs least. After a plan, no shape fits less often than before. A successor gets the node that the
-// scheduler would choose once all movers have left, among the nodes that have room for it before. If no plan is better
-// than no moves, the plan has none. The fits are in the order of the shapes.
+// the one that costs least. After a plan, no shape fits less often than before. The pods move one after the other, by
+// priority and age: of the nodes that have room for a successor before the pod leaves, the successor gets the one that
+// the scheduler would choose after that. If no plan is better than no moves, the plan has none. The fits are in the
+// order of the shapes.
 //
 // It evicts what makes room on single nodes for one more pod of a shape, the set first that brings most for each of its
 // pods. Shapes that are worth most should come first in w. With at most [Exhaustive] movers it then tries all sets. It
@@ -60,30 +60,16 @@ func FindUsual(p Problem, w Usual, step func() error) (out Result, fits []Fit, e
 	return out, u.fits(u.top), nil
 }
 
-// FitsOn returns how many pods fit once some movers have left and their successors are on nodes: at has the positions
-// by the index of the mover. ok is false if a successor has no room on its node, before or after the movers have left.
-func FitsOn(p Problem, w Usual, at map[int]int, step func() error) (fits []Fit, ok bool, err error) {
-	u, err := newUsual(p, w, step)
-	if err != nil {
-		return nil, false, err
-	}
-	o, err := u.moved(slices.Sorted(maps.Keys(at)), at)
-	if err != nil || o.plan == nil {
-		return nil, false, err
-	}
-	return u.fits(o), true, nil
-}
-
 // usual is the state of FindUsual.
 type usual struct {
 	*search
 	Usual
 
-	now, then *whatif.Plan // see whatif.Settle; both have all pods where they are
-	room      [][]int      // how many pods of each shape fit on each node now
-	still     *outcome     // without any moves
-	top       *outcome     // the best one
-	tries     map[string]*outcome
+	plan  *whatif.Plan // with all pods where they are
+	room  [][]int      // how many pods of each shape fit on each node now
+	still *outcome     // without any moves
+	top   *outcome     // the best one
+	tries map[string]*outcome
 }
 
 // outcome is the result of moving a set. Its plan is nil if a successor has no place.
@@ -95,8 +81,7 @@ type outcome struct {
 
 func newUsual(p Problem, w Usual, step func() error) (*usual, error) {
 	p.Pods, p.Empty, p.Must = nil, nil, nil
-	u := &usual{Usual: w, now: whatif.New(p.Nodes, p.Rules), then: whatif.New(p.Nodes, p.Rules),
-		tries: map[string]*outcome{}}
+	u := &usual{Usual: w, plan: whatif.New(p.Nodes, p.Rules), tries: map[string]*outcome{}}
 	u.search, _ = newSearch(p, step)
 	u.still = &outcome{plan: &Plan{After: p.Nodes}, fit: make([]int, len(w.Shapes))}
 	for i := range w.Shapes {
@@ -144,7 +129,7 @@ func (u *usual) try(set []int) (*outcome, error) {
 		return o, nil
 	}
 	u.trials++
-	o, err := u.moved(set, nil)
+	o, err := u.moved(set)
 	if err != nil {
 		return nil, err
 	}
@@ -168,21 +153,15 @@ func (u *usual) loses(o *outcome) bool {
 	return false
 }
 
-// moved returns the outcome of moving a set: with its successors on the nodes at some positions, by the index of the
-// mover, or on those that Settle gives them if at is nil.
-func (u *usual) moved(set []int, at map[int]int) (*outcome, error) {
-	order, replaced, cleared := u.order(set), map[int]whatif.Node{}, u.without(set)
-	var pods []whatif.Member
-	var among [][]int
+// moved returns the outcome of moving a set.
+func (u *usual) moved(set []int) (*outcome, error) {
+	var all []whatif.Succession
+	order := u.order(set)
 	for _, x := range order {
-		from := u.Movers[x.mover].Node
-		replaced[from] = cleared[from]
-		pods = append(pods, u.successor(x.mover))
-		if at != nil {
-			among = append(among, []int{at[x.mover]})
-		}
+		all = append(all, whatif.Succession{Member: u.successor(x.mover), From: u.Movers[x.mover].Node,
+			Leave: func(n whatif.Node) whatif.Node { return *u.after(&n, []int{x.mover}) }})
 	}
-	places, after, err := whatif.Settle(u.now, u.then, replaced, pods, among, u.step)
+	places, after, err := u.plan.Succeed(all, u.step)
 	if err != nil || places == nil || slices.ContainsFunc(places, func(x whatif.Placement) bool { return x.Blind }) {
 		return &outcome{}, err
 	}

@@ -48,7 +48,8 @@ type MovePlan struct {
 	Gone []PodOn
 	// Empty are nodes that all pods are to leave.
 	Empty []string
-	// Pinned: the successors have to get the nodes of the plan. No pod is evicted unless a place is kept for each there.
+	// Pinned: the pods move one after the other, in the order of Moves, and the successors have to get the nodes of the
+	// plan: no pod is evicted before a place is kept there.
 	Pinned bool
 }
 
@@ -249,7 +250,7 @@ func (a *app) again(c *cobra.Command, f defragFlags, left []PodOn) (MovePlan, er
 		out, _, err := a.goals(f, s, nil, io.Discard)
 		return out, err
 	}
-	if why := d.lessFits(a.setup.Stages.Moving); why != "" {
+	if why := d.placedElsewhere(a.setup.Stages.Moving); why != "" {
 		return MovePlan{}, errors.New(why)
 	}
 	if !d.worksBeside(a.setup.Stages.Moving, goals) {
@@ -270,9 +271,11 @@ func (d *defragmentation) order() (out MovePlan) {
 		out.Moves = append(out.Moves, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
 			d.problem.Nodes[m.To.Node].Name})
 	}
-	slices.SortFunc(out.Moves, func(a, b PodOn) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	if !out.Pinned {
+		slices.SortFunc(out.Moves, func(a, b PodOn) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+	}
 	return out
 }
 
@@ -341,6 +344,9 @@ func (d *defragmentation) announce(w io.Writer, o MoveOptions) error {
 	kept := "The scheduler is first asked to keep places for their successors."
 	if !o.Keep {
 		kept = "No places are kept for their successors, and others may take them."
+	}
+	if d.usual != nil {
+		kept = "One after the other: the scheduler is first asked to keep a place for its successor."
 	}
 	if d.bare {
 		kept += " Those without a controller end for good."

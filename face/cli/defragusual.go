@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"fmt"
-	"slices"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/defrag"
@@ -102,37 +101,21 @@ func (u *usual) write(b *bufio.Writer) {
 	writeTable(b, rows)
 }
 
-// lessFits returns why the places that are kept for successors are not good enough: with them, fewer pods of a usual
-// shape would fit than now, or no more of any. It returns "" before places are kept, and for other goals.
-func (d *defragmentation) lessFits(moving *Moving) string {
+// placedElsewhere returns why a place that is kept for a successor is not the one of the plan; "" if it is, if none is
+// kept yet, and for other goals.
+func (d *defragmentation) placedElsewhere(moving *Moving) string {
 	p := d.result.Plan
-	if d.usual == nil || len(p.Moves) == 0 {
+	if d.usual == nil {
 		return ""
 	}
 	uids := d.evicted(p)
 	booked := moving.Booked(d.kept, uids)
-	at := map[int]int{}
 	for i, m := range p.Moves {
-		at[m.Mover] = slices.IndexFunc(d.problem.Nodes, func(n whatif.Node) bool { return n.Name == booked[uids[i]] })
-		if at[m.Mover] < 0 {
-			return "" // not all are kept yet
+		to := d.problem.Nodes[m.To.Node].Name
+		if on := booked[uids[i]]; on != "" && on != to {
+			return fmt.Sprintf("a place for the successor of pod %s is kept on node %s, and by now node %s is better: plan "+
+				"again", d.problem.Movers[m.Mover].Pod, on, to)
 		}
-	}
-	fits, ok, err := defrag.FitsOn(d.problem, d.usual.goal, at, func() error { return nil })
-	if err != nil || !ok {
-		return "the successors would not fit where the scheduler keeps places for them: plan again"
-	}
-	more := false
-	for i, f := range fits {
-		if f.After < f.Before {
-			return fmt.Sprintf("with the places that the scheduler keeps for the successors, %d more pods of %s would fit, and "+
-				"%d fit now: plan again", f.After, requestText(d.usual.mix.Shares()[i].Pod), f.Before)
-		}
-		more = more || f.After > f.Before
-	}
-	if !more {
-		return "with the places that the scheduler keeps for the successors, no more pods of the usual shapes would fit " +
-			"than now: plan again"
 	}
 	return ""
 }

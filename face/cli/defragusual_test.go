@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The plan for the usual workload is carried out as a whole: a place is kept for each successor first.
+// The plan for the usual workload is carried out if places are kept on the nodes that it names.
 func TestRoomForTheUsualWorkloadIsCarriedOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		booked string // the node where the scheduler keeps the place
@@ -18,10 +18,10 @@ func TestRoomForTheUsualWorkloadIsCarriedOut(t *testing.T) {
 		want   string
 		code   int
 	}{
-		"nothing is kept yet":          {"", nil, "All pods run.", ExitYes},
-		"kept as planned":              {"gpu-b", nil, "All pods run.", ExitYes},
-		"kept where it brings nothing": {"gpu-a", nil, "no more pods of the usual shapes would fit than now", ExitError},
-		"nothing is to be kept":        {"", []string{"--keep=false"}, "would move pods for nothing", ExitError},
+		"nothing is kept yet":   {"", nil, "All pods run.", ExitYes},
+		"kept as planned":       {"gpu-b", nil, "All pods run.", ExitYes},
+		"kept on another node":  {"gpu-a", nil, "and by now node gpu-b is better", ExitError},
+		"nothing is to be kept": {"", []string{"--keep=false"}, "would move pods for nothing", ExitError},
 	} {
 		w := &recorded{}
 		s := Setup{Stages: stages([]byte(scattered(t, nil))),

@@ -47,6 +47,10 @@ type planned struct {
 	Found, InSteps bool
 
 	Moves []struct{ Name, UID, From string }
+	Usual []struct {
+		Shape         string
+		Before, After int
+	}
 }
 
 // plan writes a plan into a file.

@@ -223,7 +223,12 @@ func (x *carrying) again(ctx context.Context) error {
 		m.To = n.To
 		keep = append(keep, m)
 	}
-	x.left = keep
+	if x.left = keep; x.pinned {
+		at := func(m move) int {
+			return slices.IndexFunc(p.Moves, func(o Move) bool { return o.UID == m.UID })
+		}
+		slices.SortFunc(x.left, func(a, b move) int { return at(a) - at(b) })
+	}
 	for _, g := range p.Goals {
 		if i := slices.IndexFunc(x.goals, func(o Goal) bool { return o.NamespacedName == g.NamespacedName }); i >= 0 {
 			x.goals[i].Node = g.Node
@@ -238,7 +243,11 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 	if !x.Keep {
 		return slices.Clone(x.left), nil
 	}
-	for _, m := range x.left {
+	asked := x.left
+	if x.pinned {
+		asked = x.left[:1]
+	}
+	for _, m := range asked {
 		if m.owner == "" {
 			continue // nothing creates it again
 		}
@@ -246,9 +255,14 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 			return nil, err
 		}
 	}
-	have, none, err := x.places(ctx)
+	have, none, err := x.places(ctx, asked)
 	if err != nil {
 		return nil, err
+	}
+	if x.pinned && len(none) > 0 {
+		m := asked[0]
+		return nil, fmt.Errorf("no place can be kept for the successor of pod %s on node %s: %s", m.NamespacedName, m.To,
+			none[m.UID])
 	}
 	if err := x.mayLack(len(have), none); err != nil {
 		return nil, err
@@ -297,17 +311,17 @@ func (x *carrying) mayLack(have int, none map[types.UID]string) error {
 	return nil
 }
 
-// places returns the pods whose successors have places, and why the others have none. A request without room is tried
-// again by the scheduler when something changes, so the answers count when they have been the same for a while. What
-// is not kept any more is asked for once more.
-func (x *carrying) places(ctx context.Context) (have []move, none map[types.UID]string, err error) {
+// places returns the pods of some whose successors have places, and why the others have none. A request without room
+// is tried again by the scheduler when something changes, so the answers count when they have been the same for a
+// while. What is not kept any more is asked for once more.
+func (x *carrying) places(ctx context.Context, asked []move) (have []move, none map[types.UID]string, err error) {
 	same := 0
 	said := "no scheduler answers whether it keeps places: does tenon-scheduler run, and may it read ProvisioningRequests?"
 	err = x.until(ctx, x.AnswerWithin, func(ctx context.Context) (done bool, why string, err error) {
 		before := len(have)
 		have, none = nil, map[types.UID]string{}
 		silent := false
-		for _, m := range x.left {
+		for _, m := range asked {
 			if m.owner == "" { // what nothing creates again needs no place
 				have = append(have, m)
 				continue

@@ -37,12 +37,13 @@ import (
 type Plan struct {
 	// Goals are pods that wait, each with the node that the plan gives it.
 	Goals []Goal
-	// Moves are the pods that are to be evicted, in any order, and Gone the pods that an interrupted program has evicted.
+	// Moves are the pods that are to be evicted, in any order unless Pinned is set, and Gone the pods that an interrupted
+	// program has evicted.
 	Moves, Gone []Move
 	// Empty are nodes that are to be left by all their pods. They are cordoned, and remain so.
 	Empty []string
-	// Pinned: a place for a successor is kept on the node that the plan gives it, and on no other. A caller that sets it
-	// also sets Options.Whole.
+	// Pinned: the pods move one after the other, in the order of Moves. A place for a successor is kept on the node that
+	// the plan gives it before its pod is evicted. It needs Options.Keep.
 	Pinned bool
 }
 
