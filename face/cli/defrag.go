@@ -138,7 +138,8 @@ func (f *defragFlags) bind(c *cobra.Command) {
 	s := c.Flags()
 	s.StringArrayVar(&f.pods, "for", nil,
 		"Pod that waits and is to get room, [NAMESPACE/]NAME. This flag can be repeated.")
-	s.BoolVar(&f.pending, "pending", false, "All pods that wait are to get room, at the same time.")
+	s.BoolVar(&f.pending, "pending", false,
+		"All pods that wait are to get room at the same time, or none; --any: as many as possible.")
 	s.BoolVar(&f.any, "any", false, "As many of these pods as possible are to get room, by priority, and not all or none.")
 	s.StringArrayVarP(&f.files, "filename", "f", nil, filesHelp)
 	s.BoolVarP(&f.recursive, "recursive", "R", false, recursiveHelp)

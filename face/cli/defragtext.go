@@ -146,8 +146,8 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		limit = maxSimulated
 	}
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "On %s (%s), %s may move:\n\n", nodesText(len(d.problem.Nodes)), d.source,
-		podsText(len(d.problem.Movers)))
+	fmt.Fprintf(b, "On %s (%s), %s allowed to move:\n\n", nodesText(len(d.problem.Nodes)), d.source,
+		choose(len(d.problem.Movers), "1 pod is", fmt.Sprintf("%d pods are", len(d.problem.Movers))))
 	switch p := d.result.Plan; {
 	case len(d.stuck) > 0:
 		d.writeStuck(b, limit)
@@ -318,7 +318,7 @@ func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 
 // writeStuck writes which pods keep a node from being empty.
 func (d *defragmentation) writeStuck(b *bufio.Writer, limit int) {
-	fmt.Fprintln(b, "Not all pods that have to move may move:")
+	fmt.Fprintln(b, "Not all pods that have to move are allowed to:")
 	for _, x := range d.stuck[:min(limit, len(d.stuck))] {
 		writeWrapped(b, "  ", fmt.Sprintf("%s stays on %s: it %s", x.Pod, d.problem.Nodes[x.Node].Name, x.Why))
 	}
@@ -333,7 +333,7 @@ func (d *defragmentation) writeFixed(b *bufio.Writer, limit int) {
 	if len(all) == 0 || len(d.stuck) > 0 || d.result.Plan != nil && len(d.result.Plan.Moves) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nPods that may not move:\n")
+	fmt.Fprintf(b, "\nPods that are not allowed to move:\n")
 	for _, x := range all[:min(limit, len(all))] {
 		writeWrapped(b, "  ", fmt.Sprintf("%d: each %s", x.Pods, printable.Text(x.Reason)))
 	}
