@@ -88,7 +88,7 @@ func (p *PodResources) List(ctx context.Context) ([]Listed, error) {
 			return nil, fmt.Errorf("list podresources: pod %s/%s: %w", clip(l.Namespace), clip(l.Name), err)
 		}
 		var err error
-		l.Whole, err = listedContainer(&podresources.ContainerResources{CpuIds: pod.GetCpuIds(), Memory: pod.GetMemory()})
+		l.Whole, err = listedContainer(wholeOf(pod))
 		if err != nil {
 			return nil, fmt.Errorf("list podresources: pod %s/%s: %w", clip(l.Namespace), clip(l.Name), err)
 		}
