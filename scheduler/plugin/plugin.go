@@ -106,6 +106,7 @@ type podState struct {
 	named      sets.Set[string]
 	unnarrowed bool
 	supposed   *supposition // nil in cycles that may bind the pod
+	bare       bool         // Reserve has found that the pod will hold nothing, so it has no turn
 	report.Attempt
 }
 

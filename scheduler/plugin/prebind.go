@@ -49,7 +49,7 @@ func (p *Plugin) PreBind(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 		return p.afterGang(cs, node, err)
 	}
 	s, ok := read(cs)
-	if !ok {
+	if !ok || s.bare {
 		return nil
 	}
 	v, waited, err := p.turns.Await(ctx, p.Book, p.metrics, pod, node, p.turnTimeout())

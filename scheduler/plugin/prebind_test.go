@@ -45,6 +45,21 @@ func TestReserveDecidesOnWhatIsThereNow(t *testing.T) {
 	reserve(t, p, b, "n")
 }
 
+// A pod that holds nothing of the node has no turn to wait for. kube-scheduler 1.34 calls PreBind for it, and every
+// release does if it belongs to a gang.
+func TestAPodThatHoldsNothingIsBound(t *testing.T) {
+	p := newPlugin(t, refuse)
+	l := layout(t, "n", two, place.SingleNUMA, 1)
+	l.Rules.MemoryManagerPolicy = "None"
+	p.Feed.Layout(l)
+	pod := podOf("p", "cpu=4500m memory=1Gi")
+	cs := reserve(t, p, pod, "n")
+	if p.Book.Booked("n", string(pod.UID)) {
+		t.Fatal("the pod holds something")
+	}
+	fits(t, p.PreBind(t.Context(), cs, pod, "n"))
+}
+
 func TestPodsOfOneShapeDoNotWait(t *testing.T) {
 	p := newPlugin(t, refuse)
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1, holding(cpus("held", 12), "16-27")))

@@ -54,6 +54,7 @@ func (p *Plugin) book(cs fwk.CycleState, s *podState, pod *v1.Pod, node string) 
 	if !v.Fits() {
 		return p.recordReserve(s, node, v, p.refusal(s.pod, v))
 	}
+	s.bare = len(v.Holdings) == 0
 	p.waiting.Remove(string(pod.UID))
 	p.joinGang(cs, pod, node, len(v.Holdings) > 0)
 	arrange.Placed(cs, string(pod.UID), func() int64 { return p.costAt(s, n, v) })
