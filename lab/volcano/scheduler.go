@@ -17,8 +17,10 @@ import (
 	"github.com/tenon-numa/tenon/lab/program"
 )
 
-// configuration is the configuration of Volcano's scheduler, with a place for the name of the plugin that aligns
-// tasks. That plugin is in the first tier, because the scheduler asks the first tier which tasks may be evicted.
+// configuration is the configuration of Volcano's scheduler, with places for whether the plugin gang protects tasks
+// from eviction, and for the name of the plugin that aligns tasks. That plugin is in the first tier, because the
+// scheduler asks the first tier which tasks may be evicted. The plugin predicates is before it: the scheduler asks no
+// plugin about a node that another one refuses, and then would evict tasks from nodes that node selectors exclude.
 const configuration = `actions: "enqueue, allocate, preempt, backfill"
 configurations:
 - name: preempt
@@ -27,11 +29,12 @@ tiers:
 - plugins:
   - name: priority
   - name: gang
+    enablePreemptable: %t
   - name: conformance
+  - name: predicates
   - name: %s
     arguments: {weight: 10}
 - plugins:
-  - name: predicates
   - name: proportion
   - name: nodeorder
 `
@@ -47,7 +50,7 @@ type Scheduler struct {
 // another one.
 func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error) {
 	conf := filepath.Join(o.Dir, "volcano-scheduler.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, plugin), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, configuration, !o.EvictSingle, plugin), 0o600); err != nil {
 		return nil, fmt.Errorf("configure Volcano's scheduler: %w", err)
 	}
 	client, err := o.clients()

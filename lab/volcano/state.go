@@ -125,7 +125,7 @@ func (w *Observer) State(ctx context.Context) (s State, err error) {
 // answered returns, by job name, whether the scheduler has reported that the job does not fit or has to wait for the
 // queue.
 func (w *Observer) answered(ctx context.Context) (map[string]bool, error) {
-	groups, err := w.client.dynamic.Resource(podGroups).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
+	groups, err := w.client.dynamic.Resource(PodGroups).Namespace(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list pod groups: %w", err)
 	}

@@ -37,13 +37,13 @@ const (
 	NumaAware = "numa-aware"
 )
 
-// Jobs is the resource of Volcano's jobs.
-var Jobs = schema.GroupVersionResource{Group: "batch.volcano.sh", Version: "v1alpha1", Resource: "jobs"}
-
+// Resources of Volcano's jobs, and of its groups of pods.
 var (
-	queues    = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "queues"}
-	podGroups = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}
+	Jobs      = schema.GroupVersionResource{Group: "batch.volcano.sh", Version: "v1alpha1", Resource: "jobs"}
+	PodGroups = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}
 )
+
+var queues = schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "queues"}
 
 // namespace is the namespace of Volcano's programs.
 const namespace = "volcano-system"
@@ -53,6 +53,9 @@ type Options struct {
 	Programs   Programs
 	Kubeconfig string // of an administrator of the cluster
 	Dir        string // for logs and keys; it exists
+	// EvictSingle allows the scheduler to evict pods of gangs that need all of their pods, such as gangs of one pod, as
+	// the configuration that Volcano installs does.
+	EvictSingle bool
 }
 
 // Volcano are Volcano's programs on one cluster.
