@@ -44,8 +44,10 @@ bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
 # Exit code 1 only means that the level is missed. The exit code of "go run" does not tell that.
-conformance-scores = for s in kube-scheduler kube-scheduler-packed tenon; do \
-	bin/tenon-conformance --scheduler $$s --page docs/reference/conformance.md || [ $$? = 1 ] || exit 1; done
+graded = kube-scheduler kube-scheduler-packed tenon tenon-strict NodeResourceTopologyMatch volcano volcano-tenon
+grader = bin/tenon-conformance$(if $(RELEASE),-$(RELEASE))
+conformance-scores = for s in $(graded); do \
+	$(grader) --scheduler $$s --page docs/reference/conformance.md || [ $$? = 1 ] || exit 1; done
 
 .PHONY: help demo conformance test lint verify generate build bench diff test-dra test-groups test-queue test-room chaos fuzz pictures images chart release push
 
@@ -115,11 +117,12 @@ test-room: ## Compare plans that move pods with all others, in CLUSTERS small cl
 	go test ./lab/queue -count=1 -v -timeout 0 -run 'Plans|LeftAsBudgets' -args -moves.n $(PLANS)
 
 conformance: ## Grade SCHEDULER about NUMA nodes, and fail if it misses LEVEL, safe to exact
-## (make conformance SCHEDULER=kube-scheduler LEVEL=live); with SCHEDULER=all write the
-## scores of all that the program has into docs/reference/conformance.md (12 minutes)
-	go build -o bin/ ./cmd/tenon-conformance
+## (make conformance SCHEDULER=volcano LEVEL=live RELEASE=1.36); with SCHEDULER=all write
+## the scores of all that the program has into docs/reference/conformance.md (40 minutes)
+	$(if $(RELEASE),tools/kubernetes/build $(RELEASE) $(grader) ./cmd/tenon-conformance, \
+		go build -o bin/ ./cmd/tenon-conformance)
 	$(if $(filter all,$(SCHEDULER)),$(conformance-scores), \
-		bin/tenon-conformance --scheduler $(SCHEDULER) --level $(LEVEL))
+		$(grader) --scheduler $(SCHEDULER) --level $(LEVEL))
 
 chaos: ## Let everything happen to a lab cluster for CHAOS, from seed S (make chaos CHAOS=10m S=7)
 	go test ./lab/chaos -run TestChaos -chaos.for $(CHAOS) -chaos.seed $(S) -v -timeout 0

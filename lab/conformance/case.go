@@ -53,7 +53,9 @@ type Case struct {
 	Machine string         `json:"machine,omitempty"`
 	Kubelet map[string]any `json:"kubelet,omitempty"`
 	Nodes   []Node         `json:"nodes"`
-	Steps   []Step         `json:"steps"`
+	// Gangs are the gangs by name, with the number of pods that have to run. Their groups exist before the first step.
+	Gangs map[string]int `json:"gangs,omitempty"`
+	Steps []Step         `json:"steps"`
 }
 
 // Node is a node of a case.
@@ -95,6 +97,8 @@ type PodSet struct {
 	Count int    `json:"count,omitempty"` // 1 if absent
 	// Node makes the pods foreign: they are created with this nodeName, past the scheduler.
 	Node string `json:"node,omitempty"`
+	// Gang is the gang that the pods belong to.
+	Gang string `json:"gang,omitempty"`
 	// Spec is the specification. Containers without a name or an image get one.
 	Spec v1.PodSpec `json:"spec"`
 }
@@ -182,6 +186,8 @@ func (c *Case) check() error {
 		return fmt.Errorf("level %q is none of %v", c.Level, Levels())
 	case c.Area != "" && !slices.Contains(Areas(), c.Area):
 		return fmt.Errorf("area %q is none of %v", c.Area, Areas())
+	case (c.Area == AreaGangs) != (len(c.Gangs) > 0):
+		return fmt.Errorf("area %q: cases with gangs, and no others, have the area %s", c.Area, AreaGangs)
 	case strings.TrimSpace(c.Why) == "" || strings.TrimSpace(c.Source) == "":
 		return errors.New("why or source is missing")
 	case len(c.Nodes) == 0 || len(c.Nodes) > maxNodes:
@@ -203,7 +209,10 @@ func (c *Case) check() error {
 			return err
 		}
 	}
-	return c.checkSteps(nodes)
+	if err := c.checkSteps(nodes); err != nil {
+		return err
+	}
+	return c.checkGangs()
 }
 
 func (c *Case) checkSteps(nodes []string) error {

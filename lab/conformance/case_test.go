@@ -48,10 +48,35 @@ func TestMistakesInCasesAreNamed(t *testing.T) {
 		"unknown class":      {"{containers: [{", "{" + gpuClaim + "containers: [{name: x, ", `class "gpu"`},
 		"no template":        {"{containers: [{", "{containers: [{" + `name: x, resources: {claims: [{name: gpu}]}}, {`, "no template"},
 		"unknown NUMA node":  {"name: b", "name: b, claimable: {gpu: [7]}", "NUMA node 7"},
+		"gangs at a level":   {"nodes:", "gangs: {g: 1}\nnodes:", "have the area gangs"},
 		"unknown data":       {"- end: [app-2]", "- publish: {node: a, what: lies}", `"lies" is unknown`},
 	} {
 		_, err := conformance.Parse("small", []byte(strings.Replace(small, c.old, c.mistake, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "small") {
+			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
+		}
+	}
+}
+
+// Mistakes about gangs are errors too.
+func TestMistakesInGangsAreNamed(t *testing.T) {
+	gang := strings.NewReplacer("level: live", "level: exact\narea: gangs", "nodes:", "gangs: {g: 2}\nnodes:", "count: 2",
+		"count: 2, gang: g").Replace(small)
+	if _, err := conformance.Parse("small", []byte(gang)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ old, mistake, want string }{
+		"unknown gang":     {"gang: g", "gang: h", `no gang "h"`},
+		"too few pods":     {"gangs: {g: 2}", "gangs: {g: 3}", "needs 3 of 2 pods"},
+		"no pods":          {"gangs: {g: 2}", "gangs: {g: 2, h: 1}", "needs 1 of 0 pods"},
+		"too many pods":    {"count: 2, gang", "count: 6, gang", "at most 5 pods"},
+		"needs nothing":    {"gangs: {g: 2}", "gangs: {g: 0}", "needs 0"},
+		"foreign pods":     {"gang: g", "gang: g, node: a", `no gang "g"`},
+		"long name":        {"gangs: {g: 2}", "gangs: {g: 2, ninebytes: 1}", `gang "ninebytes"`},
+		"level of no gang": {"gangs: {g: 2}\n", "", "have the area gangs"},
+	} {
+		_, err := conformance.Parse("small", []byte(strings.Replace(gang, c.old, c.mistake, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
 		}
 	}

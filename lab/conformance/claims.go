@@ -13,11 +13,14 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 )
 
-// AreaClaims is the area of cases with devices that pods get by claims (DRA).
-const AreaClaims = "claims"
+// The areas of cases that count for no level.
+const (
+	AreaClaims = "claims" // devices that pods get by claims (DRA)
+	AreaGangs  = "gangs"  // pods that start together or not at all
+)
 
-// Areas returns the areas of cases that count for no level.
-func Areas() []string { return []string{AreaClaims} }
+// Areas returns the areas.
+func Areas() []string { return []string{AreaClaims, AreaGangs} }
 
 // maxClaimable bounds the devices of one class on one node.
 const maxClaimable = 16
@@ -51,6 +54,9 @@ func (s *PodSet) checkClaims(c *Case) error {
 	}
 	if s.Node != "" {
 		return errors.New("a foreign pod cannot have claims: no scheduler gives it devices")
+	}
+	if s.Gang != "" {
+		return errors.New("claims of pods of a gang are not supported")
 	}
 	for _, w := range wanted {
 		if w.Container != wanted[0].Container {

@@ -86,7 +86,8 @@ type Runner struct {
 
 // Run plays a case on a cluster.
 func (r Runner) Run(ctx context.Context, c *Case, on Cluster) *Result {
-	p := &play{Runner: r, on: on, out: &Result{Case: c}, pods: map[string]*record{}, nodes: slices.Clone(c.Nodes)}
+	p := &play{Runner: r, on: on, out: &Result{Case: c}, pods: map[string]*record{}, nodes: slices.Clone(c.Nodes),
+		begun: map[string]bool{}}
 	for i := range c.Steps {
 		for _, a := range p.actions(&c.Steps[i]) {
 			if err := p.do(ctx, a); err != nil {
@@ -105,7 +106,8 @@ type play struct {
 	out   *Result
 	nodes []Node // as they are now
 	pods  map[string]*record
-	order []string // names of pods, in the order of their creation
+	order []string        // names of pods, in the order of their creation
+	begun map[string]bool // gangs whose needed pods have run
 }
 
 // record is what is known of a pod.
@@ -131,6 +133,9 @@ func (p *play) actions(s *Step) (out []Action) {
 		for _, name := range set.names() {
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *set.Spec.DeepCopy()}
 			pod.Spec.NodeName = set.Node
+			if set.Gang != "" {
+				pod.Labels = map[string]string{GangLabel: set.Gang}
+			}
 			all = append(all, pod)
 		}
 	}
@@ -192,6 +197,7 @@ func (p *play) do(ctx context.Context, a Action) error {
 	for _, rec := range p.pods {
 		rec.ran = rec.ran || rec.last.Status.Phase == v1.PodRunning
 	}
+	p.recordGangs(p.out.Case)
 	return nil
 }
 
@@ -212,11 +218,11 @@ func (p *play) judge(ctx context.Context) ([]judge.Finding, error) {
 			rec.last = pod
 		}
 	}
-	scene := &judge.Scene{Nodes: now.Nodes}
+	scene := &judge.Scene{Nodes: now.Nodes, Gangs: p.gangs(p.out.Case)}
 	for _, name := range p.order {
 		rec := p.pods[name]
 		scene.Pods = append(scene.Pods, judge.Pod{Pod: rec.last, Fate: rec.fate(present[name]), Foreign: rec.foreign,
-			New: rec.fresh, Ran: rec.ran})
+			New: rec.fresh, Ran: rec.ran, Gang: rec.last.Labels[GangLabel]})
 	}
 	return p.Judge.Findings(ctx, scene)
 }

@@ -20,9 +20,15 @@ type perfect struct {
 	believes bool // takes what is published for the state of a node
 	charges  bool // counts on each NUMA node what pods request in all
 	careless bool // takes the first free devices for claims
+	single   bool // binds pods of gangs one by one
+	timid    bool // starts no gang
 }
 
 func (s perfect) schedule(ctx context.Context, m *memory, waiting []*v1.Pod) error {
+	waiting, err := s.startGangs(ctx, m, waiting)
+	if err != nil {
+		return err
+	}
 	slices.SortStableFunc(waiting, func(a, b *v1.Pod) int { return -cmp.Compare(importance(a), importance(b)) })
 	before, err := s.state(ctx, m)
 	if err != nil {

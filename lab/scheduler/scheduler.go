@@ -51,6 +51,10 @@ const (
 	// Tenon is kube-scheduler with Tenon as the only scheduler.
 	Tenon = `- schedulerName: default-scheduler
 ` + enabled
+	// Defaults is Tenon with the plugin's default arguments.
+	Defaults = `- schedulerName: default-scheduler
+  plugins: {multiPoint: {enabled: [{name: Tenon, weight: 10}]}}
+`
 	// Second is kube-scheduler with Tenon under its own name, for a cluster that also has a default scheduler.
 	Second = `- schedulerName: tenon-scheduler
 ` + enabled

@@ -50,7 +50,7 @@ func ExitCode(err error) int {
 type flags struct {
 	scheduler, schedulerName, schedulerCommand string
 	level, only, cases, output, junit, dir     string
-	page                                       string
+	page, volcano                              string
 	settle, pause                              time.Duration
 	nodes, parallel                            int
 	list, short, compare                       bool
@@ -91,7 +91,7 @@ func New() *cobra.Command {
 	s.StringVar(&f.schedulerCommand, "scheduler-command", "",
 		"shell command that starts it; {kubeconfig} stands for a file (default: you start it)")
 	s.StringVar(&f.level, "level", string(conformance.Safe),
-		"level that decides about the exit code: safe, live, aligned, exact")
+		"level that decides about the exit code: safe, live, aligned, exact, or gangs")
 	s.StringVar(&f.only, "only", "", "names of cases, a comma list; * matches any text")
 	s.BoolVar(&f.short, "short", false, "play only a few cases of each level")
 	s.StringVar(&f.cases, "cases", "", "folder with cases of your own, NAME.yaml each, in place of the built-in ones")
@@ -106,6 +106,8 @@ func New() *cobra.Command {
 	s.IntVar(&f.nodes, "nodes", live.DefaultNodes, "how many nodes run at once")
 	s.IntVar(&f.parallel, "parallel", live.DefaultParallel, "how many cases run at once")
 	s.BoolVar(&f.compare, "compare", false, "measure the time to bind beside plain kube-scheduler")
+	s.StringVar(&f.volcano, "volcano-programs", "",
+		"folder with Volcano's programs; in a checkout of the repository they are built (default: a folder of the cache)")
 	s.StringVar(&f.dir, "dir", "", "where the clusters' directories are made; keep it short (default: memory)")
 	f.remote.add(s)
 	return cmd
@@ -119,10 +121,6 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	if f.list {
 		return list(out, cases)
 	}
-	scheduler, err := f.graded()
-	if err != nil {
-		return err
-	}
 	if err := f.checkOutput(); err != nil {
 		return err
 	}
@@ -132,8 +130,16 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	if !slices.Contains(conformance.Levels(), conformance.Level(f.level)) {
 		return fmt.Errorf("--level %q is none of %v", f.level, conformance.Levels())
 	}
+	if err := live.EnableGangs(); err != nil {
+		return err
+	}
 	began := time.Now()
 	say := func(line string) { fmt.Fprintf(progress, "%6.1fs  %s\n", time.Since(began).Seconds(), line) }
+	scheduler, err := f.graded(ctx, say)
+	if err != nil {
+		return err
+	}
+	f.settle, f.pause = max(f.settle, scheduler.Settle), max(f.pause, scheduler.Pause)
 	found, err := live.Run(ctx, cases, live.Options{Scheduler: scheduler, Dir: f.dir, Settle: f.settle, Pause: f.pause,
 		Nodes: f.nodes, Parallel: f.parallel, Compare: f.compare, Progress: say,
 		Done: func(r *conformance.Result) { say(line(r)) }})
@@ -173,12 +179,12 @@ func line(r *conformance.Result) string {
 }
 
 // graded returns the scheduler of the flags.
-func (f *flags) graded() (live.Scheduler, error) {
+func (f *flags) graded(ctx context.Context, say func(string)) (live.Scheduler, error) {
 	switch {
 	case f.scheduler != "" && (f.schedulerName != "" || f.schedulerCommand != ""):
 		return live.Scheduler{}, errors.New("--scheduler excludes --scheduler-name and --scheduler-command")
 	case f.scheduler != "":
-		return live.BuiltIn(f.scheduler)
+		return live.BuiltIn(ctx, f.scheduler, live.Sources{Volcano: f.volcano, Progress: say})
 	case f.schedulerName == "":
 		return live.Scheduler{}, errors.New("--scheduler or --scheduler-name is missing")
 	}
@@ -194,6 +200,7 @@ func (f *flags) selected() ([]*conformance.Case, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = live.WithoutGangs(all)
 	if f.short {
 		all = conformance.Short(all)
 	}

@@ -1,28 +1,29 @@
-// Package exporter publishes the NodeResourceTopology of lab nodes from the kubelets' podresources API, as the
-// topology updater of Node Feature Discovery and resource-topology-exporter do.
+// Package exporter publishes facts about lab nodes for schedulers: NodeResourceTopologies, as the topology updater of
+// Node Feature Discovery and resource-topology-exporter do, and Numatopologies, as Volcano's resource-exporter does.
 //
-// Invariant: an object has only what podresources reports, and the capacities of the machine. The package does not
-// decide about pods, and reads no state files. [Exporter.Change] makes it publish old or wrong data on request.
+// Invariant: an object has only what the kubelet's podresources API reports, what the machine has, and settings of the
+// kubelet. The package does not decide about pods, and reads no state files. [Exporter.Change] makes it publish old or
+// wrong data on request.
 package exporter
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/tenon-numa/tenon/api/nrt"
 	"github.com/tenon-numa/tenon/core/topo"
+	"github.com/tenon-numa/tenon/guests/numatopo"
 )
 
 // Period is how often an exporter reads podresources. Those in use read every few seconds, or when files change.
@@ -30,11 +31,14 @@ const Period = 300 * time.Millisecond
 
 // Node is a node whose object is published.
 type Node struct {
-	Name          string
-	Machine       *topo.Machine
-	Policy, Scope string // of the kubelet's topology manager; empty means the kubelet's default
-	Socket        string // of the podresources API
+	Name    string
+	Machine *topo.Machine
+	Kubelet *configv1beta1.KubeletConfiguration
+	Socket  string // of the podresources API
 }
+
+// Kinds are the kinds of objects that are published.
+type Kinds struct{ NodeResourceTopology, Numatopology bool }
 
 // Mode is what is published about a node.
 type Mode string
@@ -50,7 +54,7 @@ const (
 
 // Exporter publishes the objects of several nodes.
 type Exporter struct {
-	client *nrt.Client
+	kinds  []kind
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 
@@ -63,17 +67,31 @@ type exported struct {
 	api  podresources.PodResourcesListerClient
 	conn *grpc.ClientConn
 	mode Mode
-	last *v1alpha2.NodeResourceTopology
+	last facts
+}
+
+// facts are the answers of a kubelet's podresources API.
+type facts struct {
+	all  *podresources.AllocatableResourcesResponse
+	pods []*podresources.PodResources
+}
+
+// kind is a kind of objects.
+type kind interface {
+	// write creates or replaces the object of a node if it has changed. The mode is Normal, Full or Empty.
+	write(ctx context.Context, n *exported, f facts, m Mode) error
+	// remove deletes the object of a node if it exists.
+	remove(ctx context.Context, node string) error
 }
 
 // Start publishes the objects of all nodes once, and then until Stop whenever they change.
-func Start(ctx context.Context, cfg *rest.Config, nodes []Node) (*Exporter, error) {
-	client, err := nrt.NewClient(cfg)
-	if err != nil {
+func Start(ctx context.Context, cfg *rest.Config, kinds Kinds, nodes []Node) (*Exporter, error) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := &Exporter{cancel: cancel, nodes: map[string]*exported{}}
+	if err := e.addKinds(cfg, kinds); err != nil {
+		cancel()
 		return nil, fmt.Errorf("start exporter: %w", err)
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e := &Exporter{client: client, cancel: cancel, nodes: map[string]*exported{}}
 	for _, n := range nodes {
 		conn, err := grpc.NewClient("unix://"+n.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -123,38 +141,33 @@ func (e *Exporter) Change(ctx context.Context, node string, m Mode) error {
 		return fmt.Errorf("exporter has no node %q", node)
 	}
 	n.mode = m
-	switch m {
-	case Absent:
-		n.last = nil
-		if err := e.client.Delete(ctx, node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete NodeResourceTopology %s: %w", node, err)
+	if m == Normal || m == Stopped {
+		return nil
+	}
+	for _, k := range e.kinds {
+		var err error
+		if m == Absent {
+			err = k.remove(ctx, node)
+		} else {
+			err = k.write(ctx, n, n.last, m)
 		}
-	case Full, Empty:
-		o := n.last.DeepCopy()
-		for i := range o.Zones {
-			for k := range o.Zones[i].Resources {
-				r := &o.Zones[i].Resources[k]
-				r.Available = r.Allocatable.DeepCopy()
-				if m == Empty {
-					r.Available.Set(0)
-				}
-			}
+		if err != nil {
+			return err
 		}
-		return e.write(ctx, o)
 	}
 	return nil
 }
 
-// Configure sets the settings of a node's topology manager, which has been restarted.
-func (e *Exporter) Configure(node, policy, scope string) {
+// Configure sets the configuration of a node's kubelet, which has been restarted.
+func (e *Exporter) Configure(node string, kubelet *configv1beta1.KubeletConfiguration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := e.nodes[node]; n != nil {
-		n.Policy, n.Scope = policy, scope
+		n.Kubelet = kubelet
 	}
 }
 
-// publish publishes the object of a node if it has changed.
+// publish publishes the objects of a node if they have changed.
 func (e *Exporter) publish(ctx context.Context, n *exported) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,29 +182,30 @@ func (e *Exporter) publish(ctx context.Context, n *exported) error {
 	if err != nil {
 		return fmt.Errorf("get allocatable resources of node %s: %w", n.Name, err)
 	}
-	o := n.object(all, pods.PodResources)
-	if n.last != nil && reflect.DeepEqual(o, n.last) {
-		return nil
+	n.last = facts{all, pods.PodResources}
+	for _, k := range e.kinds {
+		if err := k.write(ctx, n, n.last, Normal); err != nil {
+			return err
+		}
 	}
-	if err := e.write(ctx, o.DeepCopy()); err != nil {
-		return err
-	}
-	n.last = o
 	return nil
 }
 
-// write creates or replaces an object.
-func (e *Exporter) write(ctx context.Context, o *v1alpha2.NodeResourceTopology) error {
-	old, err := e.client.Get(ctx, o.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = e.client.Create(ctx, o, metav1.CreateOptions{})
-	case err == nil:
-		o.ResourceVersion = old.ResourceVersion
-		_, err = e.client.Update(ctx, o, metav1.UpdateOptions{})
+// addKinds makes clients for the kinds.
+func (e *Exporter) addKinds(cfg *rest.Config, kinds Kinds) error {
+	if kinds.NodeResourceTopology {
+		client, err := nrt.NewClient(cfg)
+		if err != nil {
+			return err
+		}
+		e.kinds = append(e.kinds, &topologies{client, map[string]*v1alpha2.NodeResourceTopology{}})
 	}
-	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", o.Name, err)
+	if kinds.Numatopology {
+		client, err := dynamic.NewForConfig(cfg)
+		if err != nil {
+			return err
+		}
+		e.kinds = append(e.kinds, &numatopologies{client.Resource(numatopology), map[string]numatopo.Spec{}})
 	}
 	return nil
 }

@@ -2,11 +2,15 @@ package exporter
 
 import (
 	"cmp"
+	"context"
+	"fmt"
+	"reflect"
 	"strconv"
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2/helper"
 	"github.com/k8stopologyawareschedwg/podfingerprint"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -29,12 +33,58 @@ func (z zones) at(i int, resource string) *amount {
 	return z[i][resource]
 }
 
+// topologies writes NodeResourceTopologies.
+type topologies struct {
+	client *nrt.Client
+	last   map[string]*v1alpha2.NodeResourceTopology // as written, by node
+}
+
+// write implements kind.
+func (t *topologies) write(ctx context.Context, n *exported, f facts, m Mode) error {
+	o := n.object(f)
+	for i := range o.Zones {
+		for k := range o.Zones[i].Resources {
+			r := &o.Zones[i].Resources[k]
+			switch m {
+			case Full:
+				r.Available = r.Allocatable.DeepCopy()
+			case Empty:
+				r.Available.Set(0)
+			}
+		}
+	}
+	if reflect.DeepEqual(o, t.last[n.Name]) {
+		return nil
+	}
+	old, err := t.client.Get(ctx, o.Name, metav1.GetOptions{})
+	switch sent := o.DeepCopy(); {
+	case apierrors.IsNotFound(err):
+		_, err = t.client.Create(ctx, sent, metav1.CreateOptions{})
+	case err == nil:
+		sent.ResourceVersion = old.ResourceVersion
+		_, err = t.client.Update(ctx, sent, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("write NodeResourceTopology %s: %w", o.Name, err)
+	}
+	t.last[n.Name] = o
+	return nil
+}
+
+// remove implements kind.
+func (t *topologies) remove(ctx context.Context, node string) error {
+	delete(t.last, node)
+	if err := t.client.Delete(ctx, node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete NodeResourceTopology %s: %w", node, err)
+	}
+	return nil
+}
+
 // object returns the NodeResourceTopology of a node: a zone for each NUMA node, in ascending order of id.
-func (n *exported) object(all *podresources.AllocatableResourcesResponse,
-	pods []*podresources.PodResources) *v1alpha2.NodeResourceTopology {
-	z := n.zones(all)
-	sum := podfingerprint.NewFingerprint(len(pods))
-	for _, p := range pods {
+func (n *exported) object(f facts) *v1alpha2.NodeResourceTopology {
+	z := n.zones(f.all)
+	sum := podfingerprint.NewFingerprint(len(f.pods))
+	for _, p := range f.pods {
 		_ = sum.Add(p.Namespace, p.Name) // this version of the fingerprint returns no error
 		for _, c := range p.Containers {
 			n.use(z, c)
@@ -42,8 +92,8 @@ func (n *exported) object(all *podresources.AllocatableResourcesResponse,
 	}
 	out := &v1alpha2.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: n.Name},
 		Attributes: v1alpha2.AttributeList{
-			{Name: nrt.AttributePolicy, Value: cmp.Or(n.Policy, "none")},
-			{Name: nrt.AttributeScope, Value: cmp.Or(n.Scope, "container")},
+			{Name: nrt.AttributePolicy, Value: cmp.Or(n.Kubelet.TopologyManagerPolicy, "none")},
+			{Name: nrt.AttributeScope, Value: cmp.Or(n.Kubelet.TopologyManagerScope, "container")},
 			{Name: podfingerprint.Attribute, Value: sum.Sign()},
 			{Name: podfingerprint.AttributeMethod, Value: podfingerprint.MethodAll},
 		}}

@@ -58,12 +58,15 @@ type Pod struct {
 	New bool
 	// Ran is true if a kubelet had admitted the pod before. A restarted kubelet may refuse it.
 	Ran bool
+	// Gang is the name of the pod's gang, or "".
+	Gang string
 }
 
 // Scene is a cluster at one moment. Nothing changes until somebody acts.
 type Scene struct {
 	Nodes []*Node
 	Pods  []Pod
+	Gangs []Gang
 }
 
 // Kind is a kind of finding.
@@ -73,6 +76,7 @@ type Kind string
 const (
 	AvoidableRefusal      Kind = "refused"    // bound to a node whose kubelet refuses it
 	PointlessEviction     Kind = "evicted"    // evicted, and no more important pod runs there
+	HalfGang              Kind = "half"       // some pods of a gang run, and fewer than it needs
 	AvoidableWait         Kind = "waits"      // a node admits it now
 	AvoidableMisalignment Kind = "misaligned" // another node admits it on fewer NUMA nodes
 )
@@ -91,7 +95,7 @@ type Judge struct{ Dir string }
 // Findings returns what the scheduler could have done better in a scene, in the order of the pods.
 func (j Judge) Findings(ctx context.Context, s *Scene) (out []Finding, err error) {
 	for _, p := range s.Pods {
-		if p.Foreign {
+		if p.Foreign || p.Fate == Waits && s.together(p.Gang) {
 			continue
 		}
 		var text string
@@ -120,6 +124,13 @@ func (j Judge) Findings(ctx context.Context, s *Scene) (out []Finding, err error
 			out = append(out, Finding{Kind: kind, Pod: p.Name, Node: p.Spec.NodeName, Text: text})
 		}
 	}
+	for _, g := range s.Gangs {
+		found, err := j.gang(ctx, s, g)
+		if err != nil {
+			return nil, fmt.Errorf("judge gang %s: %w", g.Name, err)
+		}
+		out = append(out, found...)
+	}
 	return out, nil
 }
 
@@ -146,6 +157,9 @@ func eviction(s *Scene, p Pod) string {
 		if other.Fate == Runs && other.Spec.NodeName == p.Spec.NodeName && priority(other.Pod) > priority(p.Pod) {
 			return ""
 		}
+	}
+	if p.Spec.NodeName == "" {
+		return "evicted before it ran"
 	}
 	return "evicted from " + p.Spec.NodeName + ", where no pod of a higher priority runs"
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -35,9 +34,7 @@ type Outcome struct {
 
 // Try asks the kubelet of a node about one more pod. The node does not change.
 func (j Judge) Try(ctx context.Context, n *Node, p *v1.Pod) (Outcome, error) {
-	p = p.DeepCopy()
-	p.Spec.NodeName = ""
-	p.Status = v1.PodStatus{QOSClass: qos.ComputePodQOS(p)}
+	p = asNew(p)
 	wanted, err := WantedBy(p)
 	if err != nil {
 		return Outcome{}, err
@@ -63,6 +60,14 @@ func (j Judge) Try(ctx context.Context, n *Node, p *v1.Pod) (Outcome, error) {
 		return nil
 	})
 	return out, err
+}
+
+// asNew returns a copy of the pod as if no node had it.
+func asNew(p *v1.Pod) *v1.Pod {
+	p = p.DeepCopy()
+	p.Spec.NodeName = ""
+	p.Status = v1.PodStatus{QOSClass: qos.ComputePodQOS(p)}
+	return p
 }
 
 // Span returns the NUMA nodes that a pod of a node spans, and how many it would span at least with other devices for
@@ -124,9 +129,7 @@ func (n *Node) Excludes(p *v1.Pod) string {
 	if n.Object.Spec.Unschedulable {
 		return "the node is cordoned"
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Object.Spec.Taints, p.Spec.Tolerations,
-		func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true)
-	if untolerated {
+	if untolerated(n.Object.Spec.Taints, p) {
 		return "the node has a taint"
 	}
 	p = withoutClaimed(p)
@@ -140,6 +143,9 @@ func (n *Node) Excludes(p *v1.Pod) string {
 	}
 	return ""
 }
+
+// keepsAway reports whether a taint keeps pods away.
+func keepsAway(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }
 
 // masksOf returns the NUMA nodes of each container by the records of managers; see [Outcome].
 func masksOf(m *kubelet.Managers, machine *topo.Machine, p *v1.Pod) (out []mask) {

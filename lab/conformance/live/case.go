@@ -75,6 +75,11 @@ func (p *played) create(ctx context.Context, pod *v1.Pod) error {
 		p.created[name] = time.Now()
 	}
 	pod.Spec.NodeSelector = map[string]string{Label: p.c.Name}
+	group := ""
+	if gang := pod.Labels[conformance.GangLabel]; gang != "" {
+		group = fullName(p.c, gang)
+	}
+	p.Scheduler.groups().Join(pod, group)
 	if _, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create pod %s: %w", name, err)
 	}
@@ -95,7 +100,7 @@ func (p *played) restart(ctx context.Context, as conformance.Node) error {
 		return err
 	}
 	if p.exporter != nil {
-		p.exporter.Configure(node, m.Kubelet.TopologyManagerPolicy, m.Kubelet.TopologyManagerScope)
+		p.exporter.Configure(node, m.Kubelet)
 	}
 	for {
 		n, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

@@ -20,7 +20,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/conformance"
@@ -100,7 +99,7 @@ func Run(ctx context.Context, cases []*conformance.Case, o Options) (*Found, err
 type cluster struct {
 	Options
 	lab      *lab.Cluster
-	client   kubernetes.Interface
+	client   Clients
 	pods     *workload.Watch
 	exporter *exporter.Exporter // nil if Tenon's agents run
 	machines map[string]machines.Machine
@@ -177,7 +176,8 @@ func start(ctx context.Context, cases []*conformance.Case, o Options) (c *cluste
 		return nil, fmt.Errorf("directory of machines: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
-	cfg := lab.Config{Dir: o.Dir, Machines: os.DirFS(own), NoAgents: !o.Scheduler.Agents, Progress: func(string) {}}
+	cfg := lab.Config{Dir: o.Dir, Machines: os.DirFS(own), NoAgents: !o.Scheduler.Agents, CRDs: o.Scheduler.CRDs,
+		APIs: groupAPIs, Progress: func(string) {}}
 	for _, one := range cases {
 		for _, n := range one.Nodes {
 			m, err := one.MachineOf(n)
@@ -219,7 +219,10 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 	if err := os.Mkdir(c.judgeDir, 0o700); err != nil {
 		return err
 	}
-	if c.client, err = kubernetes.NewForConfig(c.lab.RESTConfig()); err != nil {
+	if c.client, err = clientsOf(c.lab); err != nil {
+		return err
+	}
+	if err := c.createGroups(ctx, cases); err != nil {
 		return err
 	}
 	for _, one := range cases {
@@ -251,11 +254,11 @@ func (c *cluster) prepare(ctx context.Context, cases []*conformance.Case) (err e
 	var nodes []exporter.Node
 	for _, n := range c.lab.Nodes {
 		m := c.machines[n.Name]
-		nodes = append(nodes, exporter.Node{Name: n.Name, Machine: m.Topo, Policy: m.Kubelet.TopologyManagerPolicy,
-			Scope:  m.Kubelet.TopologyManagerScope,
+		nodes = append(nodes, exporter.Node{Name: n.Name, Machine: m.Topo, Kubelet: m.Kubelet,
 			Socket: filepath.Join(c.lab.NodeDir(n.Name), "pod-resources", "kubelet.sock")})
 	}
-	c.exporter, err = exporter.Start(ctx, c.lab.RESTConfig(), nodes)
+	kinds := exporter.Kinds{NodeResourceTopology: true, Numatopology: c.Scheduler.Numatopology}
+	c.exporter, err = exporter.Start(ctx, c.lab.RESTConfig(), kinds, nodes)
 	return err
 }
 

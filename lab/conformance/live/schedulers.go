@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/program"
 	"github.com/tenon-numa/tenon/lab/scheduler"
+	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
 // Scheduler is the scheduler that is graded.
@@ -22,8 +23,23 @@ type Scheduler struct {
 	// Agents is true for a scheduler that reads the layouts of Tenon's agents. Otherwise each node has only a
 	// NodeResourceTopology.
 	Agents bool
+	// CRDs are installed in addition. Numatopology publishes Volcano's objects too; their definition is one of CRDs.
+	CRDs         [][]byte
+	Numatopology bool
+	// Settle and Pause are the least that the scheduler needs in [Options], because it works periodically.
+	Settle, Pause time.Duration
+	// Groups is the API of gangs; nil means that of Kubernetes.
+	Groups Groups
 	// Start starts the scheduler on a cluster. It is nil if somebody else starts it.
 	Start func(ctx context.Context, c *lab.Cluster) (Running, error)
+}
+
+// groups returns the API of gangs.
+func (s Scheduler) groups() Groups {
+	if s.Groups == nil {
+		return podGroups{}
+	}
+	return s.Groups
 }
 
 // Running is a running scheduler.
@@ -37,27 +53,58 @@ type Running interface {
 const (
 	KubeScheduler = "kube-scheduler"
 	Packed        = "kube-scheduler-packed"
+	Match         = "NodeResourceTopologyMatch"
 	Tenon         = "tenon"
+	TenonStrict   = "tenon-strict"
+	Volcano       = "volcano"
+	VolcanoTenon  = "volcano-tenon"
 )
 
 // BuiltInNames returns the names of the schedulers that [BuiltIn] returns.
-func BuiltInNames() []string { return []string{KubeScheduler, Packed, Tenon} }
+func BuiltInNames() []string {
+	return []string{KubeScheduler, Packed, Match, Tenon, TenonStrict, Volcano, VolcanoTenon}
+}
 
-// BuiltIn returns a scheduler that runs in this process: kube-scheduler with its defaults, kube-scheduler that prefers
-// full nodes, or Tenon.
-func BuiltIn(name string) (Scheduler, error) {
-	i := slices.Index(BuiltInNames(), name)
-	if i < 0 {
-		return Scheduler{}, fmt.Errorf("scheduler %q is none of %s", name, strings.Join(BuiltInNames(), ", "))
+// Sources is where programs of other modules come from.
+type Sources struct {
+	// Volcano is a folder with Volcano's programs; if it is empty, they are built into the user's cache.
+	Volcano string
+	// Progress receives a line when something is built.
+	Progress func(line string)
+}
+
+// BuiltIn returns one of the schedulers of BuiltInNames. Volcano's programs and NodeResourceTopologyMatch are built if
+// necessary, which needs Go and a checkout of the repository; the others run in this process.
+func BuiltIn(ctx context.Context, name string, from Sources) (Scheduler, error) {
+	switch name {
+	case KubeScheduler:
+		return inProcess(name, scheduler.Plain), nil
+	case Packed:
+		return inProcess(name, scheduler.Packed), nil
+	case Tenon:
+		return inProcess(name, scheduler.Defaults), nil
+	case TenonStrict:
+		return inProcess(name, scheduler.Tenon), nil
+	case Match:
+		return matching(ctx, from)
+	case Volcano:
+		return volcanic(ctx, name, volcano.NumaAware, from)
+	case VolcanoTenon:
+		return volcanic(ctx, name, volcano.Tenon, from)
 	}
-	profiles := []string{scheduler.Plain, scheduler.Packed, scheduler.Tenon}[i]
-	return Scheduler{Name: name, Agents: name == Tenon, Start: func(_ context.Context, c *lab.Cluster) (Running, error) {
+	return Scheduler{}, fmt.Errorf("scheduler %q is none of %s", name, strings.Join(BuiltInNames(), ", "))
+}
+
+// inProcess returns a scheduler with these profiles.
+func inProcess(name, profiles string) Scheduler {
+	agents := scheduler.HasTenon(profiles)
+	return Scheduler{Name: name, Agents: agents, Start: func(_ context.Context, c *lab.Cluster) (Running, error) {
 		access := c.KubeconfigPath
-		if name == Tenon {
+		if agents {
 			access = c.SchedulerKubeconfig
 		}
 		return scheduler.Start(c.Dir, access, profiles, nil)
-	}}, nil
+	}}
 }
 
 // kubeconfigPlace stands for the path of the kubeconfig in a command.

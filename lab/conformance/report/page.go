@@ -16,11 +16,12 @@ const (
 	pageEnd   = "<!-- end of scores -->"
 )
 
-const pageHead = `| scheduler | date | Kubernetes | level | safe | live | aligned | exact | claims | refused | evicted | waits | misaligned |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|`
+const pageHead = `| scheduler | Kubernetes | date | level | safe | live | aligned | exact | claims | gangs |` +
+	` refused | evicted | half | waits | misaligned |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
-// WritePage returns the page with the scores of this report. It replaces those of the same scheduler, and keeps those
-// of others. The page must have the two lines that enclose scores.
+// WritePage returns the page with the scores of this report. It replaces those of the same scheduler and release, and
+// keeps the others. The page must have the two lines that enclose scores.
 func (r *Report) WritePage(page string) (string, error) {
 	if r.Part {
 		return "", errors.New("write scores: only a part of the cases was played")
@@ -33,8 +34,8 @@ func (r *Report) WritePage(page string) (string, error) {
 	if !ok {
 		return "", errors.New("write scores: the page lacks the end of its scores")
 	}
-	rows := replaced(block, "| "+r.Scheduler+" |", r.row())
-	lost := replaced(block, "- "+r.Scheduler+": ", r.lost())
+	rows := replaced(block, fmt.Sprintf("| %s | %s |", r.Scheduler, r.Kubernetes), r.row())
+	lost := replaced(block, fmt.Sprintf("- %s, %s: ", r.Scheduler, r.Kubernetes), r.lost())
 	text := pageHead + "\n" + strings.Join(rows, "\n") + "\n\nCases that failed:\n\n" + strings.Join(lost, "\n") + "\n"
 	return before + pageBegin + "\n" + text + pageEnd + after, nil
 }
@@ -59,7 +60,7 @@ func (r *Report) row() string {
 	if level == "" {
 		level = "none"
 	}
-	cells := []string{r.Scheduler, r.Date, r.Kubernetes, level}
+	cells := []string{r.Scheduler, r.Kubernetes, r.Date, level}
 	for _, s := range r.Levels {
 		cells = append(cells, fmt.Sprintf("%d/%d", s.Passed, s.Cases))
 	}
@@ -68,9 +69,13 @@ func (r *Report) row() string {
 		if i := slices.IndexFunc(r.Areas, func(s Score) bool { return s.Area == name }); i >= 0 {
 			s = r.Areas[i]
 		}
-		cells = append(cells, fmt.Sprintf("%d/%d", s.Passed, s.Cases))
+		cell := "–" // gangs before Kubernetes 1.37
+		if s.Cases > 0 {
+			cell = fmt.Sprintf("%d/%d", s.Passed, s.Cases)
+		}
+		cells = append(cells, cell)
 	}
-	for _, k := range []judge.Kind{judge.AvoidableRefusal, judge.PointlessEviction, judge.AvoidableWait,
+	for _, k := range []judge.Kind{judge.AvoidableRefusal, judge.PointlessEviction, judge.HalfGang, judge.AvoidableWait,
 		judge.AvoidableMisalignment} {
 		cells = append(cells, fmt.Sprint(r.Findings[k]))
 	}
@@ -105,5 +110,5 @@ func (r *Report) lost() string {
 	if len(parts) == 0 {
 		parts = []string{"none"}
 	}
-	return "- " + r.Scheduler + ": " + strings.Join(parts, "; ")
+	return fmt.Sprintf("- %s, %s: %s", r.Scheduler, r.Kubernetes, strings.Join(parts, "; "))
 }

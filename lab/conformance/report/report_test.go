@@ -139,25 +139,31 @@ func TestReportsHaveTheFindings(t *testing.T) {
 // A page keeps the scores of other schedulers, and has one row for each.
 func TestPagesKeepTheScoresOfOthers(t *testing.T) {
 	page := "# Scores\n\n<!-- scores: written by tenon-conformance --page -->\n<!-- end of scores -->\n\nMore.\n"
+	gang := result("g", conformance.Exact, judge.HalfGang)
+	gang.Case.Area = conformance.AreaGangs
 	for _, run := range []struct {
-		scheduler string
-		results   []*conformance.Result
+		scheduler, kubernetes string
+		results               []*conformance.Result
 	}{
-		{"mine", []*conformance.Result{result("s", conformance.Safe, judge.AvoidableRefusal)}},
-		{"yours", []*conformance.Result{result("s", conformance.Safe)}},
-		{"mine", []*conformance.Result{result("s", conformance.Safe), result("l", conformance.Live, judge.AvoidableWait)}},
+		{"mine", "1.37", []*conformance.Result{result("s", conformance.Safe, judge.AvoidableRefusal)}},
+		{"yours", "1.37", []*conformance.Result{result("s", conformance.Safe)}},
+		{"mine", "1.36", []*conformance.Result{result("s", conformance.Safe)}},
+		{"mine", "1.37", []*conformance.Result{result("s", conformance.Safe),
+			result("l", conformance.Live, judge.AvoidableWait), gang}},
 	} {
 		r := report.New(run.results)
-		r.Scheduler, r.Date, r.Kubernetes = run.scheduler, "2026-11-30", "1.37"
+		r.Scheduler, r.Date, r.Kubernetes = run.scheduler, "2026-11-30", run.kubernetes
 		var err error
 		if page, err = r.WritePage(page); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, want := range []string{
-		"\n| mine | 2026-11-30 | 1.37 | safe | 1/1 | 0/1 | 0/0 | 0/0 | 0/0 | 0 | 0 | 1 | 0 |\n" +
-			"| yours | 2026-11-30 | 1.37 | safe | 1/1 | 0/0 |",
-		"\n- mine: live (l)\n- yours: none\n<!-- end of scores -->\n\nMore.\n", "# Scores\n\n<!-- scores",
+		"\n| mine | 1.36 | 2026-11-30 | safe | 1/1 | 0/0 | 0/0 | 0/0 | – | – | 0 | 0 | 0 | 0 | 0 |\n" +
+			"| mine | 1.37 | 2026-11-30 | safe | 1/1 | 0/1 | 0/0 | 0/0 | – | 0/1 | 0 | 0 | 1 | 1 | 0 |\n" +
+			"| yours | 1.37 | 2026-11-30 | safe | 1/1 | 0/0 |",
+		"\n- mine, 1.36: none\n- mine, 1.37: live (l); gangs (g)\n- yours, 1.37: none\n<!-- end of scores -->\n\nMore.\n",
+		"# Scores\n\n<!-- scores",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)

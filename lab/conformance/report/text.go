@@ -44,8 +44,9 @@ func (r *Report) Table(w io.Writer) error {
 		}
 		fmt.Fprintln(&b)
 	}
-	fmt.Fprintf(&b, "\n%d avoidable refusals, %d pointless evictions, %d avoidable waits",
-		r.Findings[judge.AvoidableRefusal], r.Findings[judge.PointlessEviction], r.Findings[judge.AvoidableWait])
+	fmt.Fprintf(&b, "\n%d avoidable refusals, %d pointless evictions, %d half gangs,\n%d avoidable waits",
+		r.Findings[judge.AvoidableRefusal], r.Findings[judge.PointlessEviction], r.Findings[judge.HalfGang],
+		r.Findings[judge.AvoidableWait])
 	if len(r.Nodes) == 0 { // a running cluster does not show it
 		fmt.Fprintf(&b, ", %d avoidable misalignments", r.Findings[judge.AvoidableMisalignment])
 	}

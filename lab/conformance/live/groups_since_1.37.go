@@ -1,0 +1,46 @@
+//go:build !upto1.36
+
+package live
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+)
+
+// HasGangs is true if the release of Kubernetes has the API for gangs of [Groups].
+const HasGangs = true
+
+// groupAPIs are the APIs that gangs need at the API server.
+var groupAPIs = []string{"scheduling.k8s.io/v1beta1"}
+
+// EnableGangs sets the feature gates of this process with which kube-scheduler and the API server have gangs. They are
+// off by default in 1.37.
+func EnableGangs() error {
+	return utilfeature.DefaultMutableFeatureGate.Set("GenericWorkload=true,TopologyAwareWorkloadScheduling=true")
+}
+
+// podGroups are Kubernetes' PodGroups.
+type podGroups struct{}
+
+// Create implements Groups.
+func (podGroups) Create(ctx context.Context, c Clients, name string, need int) error {
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}}
+	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(need)}
+	_, err := c.SchedulingV1beta1().PodGroups(g.Namespace).Create(ctx, g, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create PodGroup %s: %w", name, err)
+	}
+	return nil
+}
+
+// Join implements Groups.
+func (podGroups) Join(p *v1.Pod, group string) {
+	if group != "" {
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	}
+}
