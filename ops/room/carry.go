@@ -24,6 +24,8 @@ type carrying struct {
 
 	goals  []Goal
 	pinned bool
+	// exact is set once places are asked for on the nodes of the plan.
+	exact bool
 	// hold is set once successors are held back. held are the pods that were evicted since.
 	hold    bool
 	held    []move
@@ -265,7 +267,10 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 			none[m.UID])
 	}
 	if err := x.mayLack(len(have), none); err != nil {
-		return nil, err
+		if x.exact {
+			return nil, err
+		}
+		return x.exactly(ctx)
 	}
 	switch {
 	case len(none) == 0:
@@ -283,10 +288,22 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 	return slices.Clone(x.left), nil
 }
 
+// exactly asks for all places once more, each on its node of the plan: where the scheduler chooses, the place of one
+// successor may be the only one for another.
+func (x *carrying) exactly(ctx context.Context) ([]move, error) {
+	x.exact = true
+	for _, m := range x.left {
+		if err := x.release(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	return x.next(ctx)
+}
+
 // ask asks the scheduler to keep a place for the successor of a pod.
 func (x *carrying) ask(ctx context.Context, m move) error {
 	how := booking{hold: x.hold}
-	if x.pinned || x.hold {
+	if x.pinned || x.hold || x.exact {
 		how.on = m.To
 	}
 	return x.book(ctx, m.pod, how, false)
