@@ -24,6 +24,9 @@ type Shape struct {
 	Want *whatif.Want
 	// Worth is what room for one more pod is worth, at least 1.
 	Worth int64
+	// Least, if not nil, is how many pods have to fit after a plan, where more fit now; a plan that is carried out in
+	// part has it from its beginning.
+	Least *int
 }
 
 // Fit is how many more pods of a shape fit on all nodes together, before and after a plan. Each shape is counted by
@@ -31,10 +34,10 @@ type Shape struct {
 type Fit struct{ Before, After int }
 
 // FindUsual looks for the plan after which the sum of what the fitting pods are worth is highest, and of such plans for
-// the one that costs least. After a plan, no shape fits less often than before. The pods move one after the other, by
-// priority and age: of the nodes that have room for a successor before the pod leaves, the successor gets the one that
-// the scheduler would choose after that. If no plan is better than no moves, the plan has none. The fits are in the
-// order of the shapes.
+// the one that costs least. After a plan, no shape fits less often than before, or than its Least. The pods move one
+// after the other, by priority and age: of the nodes that have room for a successor before the pod leaves, it gets the
+// one that the scheduler would choose after that. If no plan is better than no moves, the plan has none. The fits are
+// in the order of the shapes.
 //
 // It evicts what makes room on single nodes for one more pod of a shape, the set first that brings most for each of its
 // pods. Shapes that are worth most should come first in w. With at most [Exhaustive] movers it then tries all sets. It
@@ -143,10 +146,14 @@ func (u *usual) try(set []int) (*outcome, error) {
 	return o, nil
 }
 
-// loses reports whether fewer pods of some shape fit than now.
+// loses reports whether fewer pods of some shape fit than now, or than have to fit.
 func (u *usual) loses(o *outcome) bool {
 	for i, n := range o.fit {
-		if n < u.still.fit[i] {
+		least := u.still.fit[i]
+		if at := u.Shapes[i].Least; at != nil {
+			least = min(least, *at)
+		}
+		if n < least {
 			return true
 		}
 	}

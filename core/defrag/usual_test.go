@@ -22,7 +22,7 @@ func workload(p *Problem, pods ...*whatif.Want) (out Usual) {
 	mix := r.Mix()
 	p.Rules.Strategy.Mix = mix
 	for i, worth := range mix.Worths() {
-		out.Shapes = append(out.Shapes, Shape{whatif.OfShape(mix.Shares()[i].Pod), worth})
+		out.Shapes = append(out.Shapes, Shape{Want: whatif.OfShape(mix.Shares()[i].Pod), Worth: worth})
 	}
 	return out
 }
@@ -239,6 +239,36 @@ func TestTheSearchOfLargeClustersForTheUsualWorkload(t *testing.T) {
 	t.Logf("of %d plans it found %d as good, and %d %% of what all bring", there, best, 100*found/max(1, possible))
 	if best < there*7/10 || found < possible*8/10 {
 		t.Errorf("of %d plans it found only %d as good, and %d of %d", there, best, found, possible)
+	}
+}
+
+// Where fewer pods of a shape have to fit than now, a plan is at least as good, and that many fit after it.
+func TestTheRestOfAPlanMayUseWhatItsBeginningBrought(t *testing.T) {
+	better := 0
+	for k := range uint64(200) {
+		p, w := randomUsual(t, rand.New(rand.NewPCG(*seed+k, 23)))
+		_, strict := findUsual(t, p, w)
+		for i := range w.Shapes {
+			least := max(0, strict[i].Before-1)
+			w.Shapes[i].Least = &least
+		}
+		_, free := findUsual(t, p, w)
+		gain := int64(0)
+		for i, f := range free {
+			gain += int64(f.After-strict[i].After) * w.Shapes[i].Worth
+			if f.After < min(f.Before, *w.Shapes[i].Least) {
+				t.Errorf("seed %d: %d pods of shape %d fit, at least %d have to", *seed+k, f.After, i, *w.Shapes[i].Least)
+			}
+		}
+		if gain < 0 {
+			t.Errorf("seed %d: the plan is worse: %v, %v", *seed+k, free, strict)
+		}
+		if gain > 0 {
+			better++
+		}
+	}
+	if better == 0 {
+		t.Errorf("seed %d: no plan used it", *seed)
 	}
 }
 

@@ -92,6 +92,8 @@ type defragFlags struct {
 
 	// asked is the question, as the flags that were given for it. "defrag apply" asks it again.
 	asked []string
+	// least is how many pods of usual shapes fitted when the plan was made that is carried out.
+	least map[string]int
 	// only, if not nil, are the UIDs of the only pods that may move, if a plan is carried out.
 	only map[string]bool
 }
@@ -344,7 +346,7 @@ func (a *app) defragmented(c *cobra.Command, f defragFlags) (*defragmentation, e
 	case f.any:
 		return d, d.findAny(progress.step)
 	case f.usual:
-		return d, d.findUsual(progress.step)
+		return d, d.findUsual(f.least, progress.step)
 	}
 	d.result, err = defrag.Find(d.problem, progress.step)
 	return d, err

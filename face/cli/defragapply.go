@@ -183,6 +183,10 @@ func (p *defragDocument) ask() (f defragFlags, err error) {
 	for _, m := range p.Moves {
 		f.only[m.UID] = true
 	}
+	f.least = map[string]int{}
+	for _, x := range p.Usual {
+		f.least[x.Shape] = x.Before
+	}
 	return f, nil
 }
 

@@ -28,8 +28,9 @@ type usualDocument struct {
 	text string
 }
 
-// findUsual finds the plan after which most of the usual workload fits.
-func (d *defragmentation) findUsual(step func() error) (err error) {
+// findUsual finds the plan after which most of the usual workload fits. least has how many pods of some shapes fitted
+// at first, if a part of a plan is left.
+func (d *defragmentation) findUsual(least map[string]int, step func() error) (err error) {
 	var shares []score.Share
 	for _, p := range d.stage.Usual() {
 		shares = append(shares, score.Share{Pod: p, Weight: 1})
@@ -38,7 +39,11 @@ func (d *defragmentation) findUsual(step func() error) (err error) {
 	d.problem.Rules.Strategy.Mix = d.usual.mix // a node is chosen for what the place takes from the usual workload
 	worths := d.usual.mix.Worths()
 	for i, s := range d.usual.mix.Shares() {
-		d.usual.goal.Shapes = append(d.usual.goal.Shapes, defrag.Shape{Want: whatif.OfShape(s.Pod), Worth: worths[i]})
+		next := defrag.Shape{Want: whatif.OfShape(s.Pod), Worth: worths[i]}
+		if n, known := least[document.Shape(s.Pod)]; known {
+			next.Least = &n
+		}
+		d.usual.goal.Shapes = append(d.usual.goal.Shapes, next)
 	}
 	d.result, d.usual.fits, err = defrag.FindUsual(d.problem, d.usual.goal, step)
 	return err
