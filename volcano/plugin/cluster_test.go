@@ -231,7 +231,8 @@ func (c *cluster) session(actions ...string) outcome {
 
 func (c *cluster) tiers() []conf.Tier {
 	var out []conf.Tier
-	first, second := []string{"priority", "gang", "conformance", c.plugin}, []string{"predicates", "proportion", "nodeorder"}
+	first := []string{"priority", "gang", "conformance", "predicates", c.plugin}
+	second := []string{"proportion", "nodeorder"}
 	for _, names := range [][]string{first, second} {
 		var tier conf.Tier
 		for _, name := range names {
