@@ -49,7 +49,11 @@ func withTenon(c *lab.Cluster) (command.Running, error) {
 
 // withControllers runs the controllers of Deployments and other workloads.
 func withControllers(c *lab.Cluster) (command.Running, error) {
-	r, err := controllers.Start(c.Dir, c.KubeconfigPath)
+	var more []string
+	if lab.GangsEnabled() {
+		more = controllers.ForGroups()
+	}
+	r, err := controllers.Start(c.Dir, c.KubeconfigPath, more...)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ type Options struct {
 	Seed uint64
 	// For is how long new rounds may begin; at least one round runs.
 	For time.Duration
-	// Gangs has pods come in gangs, too, after [EnableGangs].
+	// Gangs has pods come in gangs, too, after [lab.EnableGangs].
 	Gangs bool
 	// Say receives one line per event.
 	Say func(line string)
@@ -143,7 +143,7 @@ func Run(ctx context.Context, o Options) (_ Result, err error) {
 			Breakdowns: map[string]int{}}}
 	config := lab.Config{Apart: true, Nodes: nodes, Progress: o.Say}
 	if o.Gangs {
-		config.APIs = gangAPIs
+		config.APIs = lab.GangAPIs
 	}
 	if r.cluster, err = lab.Start(ctx, config); err != nil {
 		return r.result, err

@@ -17,7 +17,7 @@ var (
 )
 
 // gangs is whether pods come in gangs, too: if the release has them. All processes of the lab need the gates.
-var gangs = chaos.EnableGangs() == nil
+var gangs = lab.EnableGangs() == nil
 
 func TestMain(m *testing.M) {
 	lab.MaybeChild()

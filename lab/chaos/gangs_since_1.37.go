@@ -11,16 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
-
-// gangAPIs are the APIs that gangs need at the API server.
-var gangAPIs = []string{"scheduling.k8s.io/v1beta1"}
-
-// EnableGangs sets the feature gates of this process with which kube-scheduler and the API server know gangs.
-func EnableGangs() error {
-	return utilfeature.DefaultMutableFeatureGate.Set("GenericWorkload=true,TopologyAwareWorkloadScheduling=true")
-}
 
 // joinGang makes a pod one of a gang.
 func joinGang(p *v1.Pod, gang string) {

@@ -21,7 +21,7 @@ import (
 type upFlags struct {
 	nodes, machines, dir string
 	release              string
-	controllers          bool
+	controllers, gangs   bool
 	volcano              volcanoFlags
 }
 
@@ -45,6 +45,10 @@ func (f upFlags) config(ctx context.Context, progress io.Writer) (lab.Config, er
 	if f.machines != "" {
 		cfg.Machines = os.DirFS(f.machines)
 	}
+	if f.gangs {
+		cfg.APIs = lab.GangAPIs
+		return cfg, lab.EnableGangs()
+	}
 	return cfg, nil
 }
 
@@ -58,6 +62,7 @@ func up(parts Parts) *cobra.Command {
   tenon-lab up --machines . --nodes mine      mine.txt and mine.yaml in this directory
   tenon-lab up --release 1.35                 control plane, scheduler and kubelets of another release
   tenon-lab up --nodes gpu-8@1.34,xeon-2s     a node whose kubelet is older
+  tenon-lab up --gangs                        with PodGroups, whose pods start together or not at all
   tenon-lab up --volcano                      with Volcano, whose scheduler has the plugin tenon`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -76,6 +81,8 @@ func up(parts Parts) *cobra.Command {
 	flags.StringVar(&f.dir, "dir", "", "where the cluster's directory is made; keep it short (default: memory)")
 	flags.BoolVar(&f.controllers, "controllers", true,
 		"run a kube-controller-manager: Deployments, StatefulSets, DaemonSets and Jobs get pods")
+	flags.BoolVar(&f.gangs, "gangs", false,
+		"turn on the feature gates for gangs (PodGroups of Kubernetes 1.37), in API server, scheduler and controllers")
 	f.volcano.add(flags)
 	flags.StringVar(&f.volcano.plugin, "volcano", "",
 		"run Volcano too, with this plugin for NUMA nodes: tenon (without a value), numa-aware, or none for no scheduler")

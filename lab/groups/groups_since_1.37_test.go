@@ -19,7 +19,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/api/pod"
@@ -36,8 +35,7 @@ var (
 
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
-	const gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
-	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
+	if err := lab.EnableGangs(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -292,7 +290,7 @@ func startNodes(ctx context.Context, t *testing.T, more ...string) *lab.Cluster 
 	files := fstest.MapFS{"halves.txt": {Data: []byte("source made up: two numas of 30 CPUs for pods each" + machine)},
 		"halves.yaml": {Data: []byte(config)}}
 	files["lax.txt"], files["lax.yaml"] = files["halves.txt"], &fstest.MapFile{Data: []byte(lax)}
-	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: []string{"scheduling.k8s.io/v1beta1"}, Nodes: nodes})
+	c, err := lab.Start(ctx, lab.Config{Machines: files, APIs: lab.GangAPIs, Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -35,8 +34,7 @@ import (
 func TestMain(m *testing.M) {
 	lab.MaybeChild()
 	controllers.MaybeChild()
-	const gates = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
-	if err := utilfeature.DefaultMutableFeatureGate.Set(gates); err != nil {
+	if err := lab.EnableGangs(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -97,7 +95,7 @@ func startOn(ctx context.Context, t *testing.T, name string, cfg lab.Config) *wo
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.CRDs, cfg.APIs = append(definitions, requests), []string{"scheduling.k8s.io/v1beta1"}
+	cfg.CRDs, cfg.APIs = append(definitions, requests), lab.GangAPIs
 	c, err := lab.Start(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-numa/tenon/internal/version"
+	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/conformance"
 	"github.com/tenon-numa/tenon/lab/conformance/live"
 	"github.com/tenon-numa/tenon/lab/conformance/report"
@@ -130,7 +131,7 @@ func (f *flags) run(ctx context.Context, out, progress io.Writer) error {
 	if !slices.Contains(conformance.Levels(), conformance.Level(f.level)) {
 		return fmt.Errorf("--level %q is none of %v", f.level, conformance.Levels())
 	}
-	if err := live.EnableGangs(); err != nil {
+	if err := lab.EnableGangs(); lab.HasGangs && err != nil {
 		return err
 	}
 	began := time.Now()

@@ -53,7 +53,7 @@ func (c *cluster) createGroups(ctx context.Context, cases []*conformance.Case) e
 // WithoutGangs returns the cases without gangs, if the release that this program is built with has no API for them.
 func WithoutGangs(cases []*conformance.Case) (out []*conformance.Case) {
 	for _, c := range cases {
-		if HasGangs || len(c.Gangs) == 0 {
+		if lab.HasGangs || len(c.Gangs) == 0 {
 			out = append(out, c)
 		}
 	}

@@ -9,20 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
-
-// HasGangs is true if the release of Kubernetes has the API for gangs of [Groups].
-const HasGangs = true
-
-// groupAPIs are the APIs that gangs need at the API server.
-var groupAPIs = []string{"scheduling.k8s.io/v1beta1"}
-
-// EnableGangs sets the feature gates of this process with which kube-scheduler and the API server have gangs. They are
-// off by default in 1.37.
-func EnableGangs() error {
-	return utilfeature.DefaultMutableFeatureGate.Set("GenericWorkload=true,TopologyAwareWorkloadScheduling=true")
-}
 
 // podGroups are Kubernetes' PodGroups.
 type podGroups struct{}

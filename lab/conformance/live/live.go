@@ -177,7 +177,7 @@ func start(ctx context.Context, cases []*conformance.Case, o Options) (c *cluste
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
 	cfg := lab.Config{Dir: o.Dir, Machines: os.DirFS(own), NoAgents: !o.Scheduler.Agents, CRDs: o.Scheduler.CRDs,
-		APIs: groupAPIs, Progress: func(string) {}}
+		APIs: lab.GangAPIs, Progress: func(string) {}}
 	for _, one := range cases {
 		for _, n := range one.Nodes {
 			m, err := one.MachineOf(n)
