@@ -158,7 +158,8 @@ func TestAMisspeltResourceIsNamed(t *testing.T) {
 	n := nodeOf(t, half, single)
 	j := whatif.Rules{}.Judge(&n, guaranteed(sized("c", 1, 1, place.Count{Resource: "example.com/gpus", N: 1})), nil)
 	s := Of(&Facts{Nodes: []Node{{Name: n.Name, Reasons: j.Reasons}}, Offered: n.Extended})
-	if s.Kind != WrongName || s.Text != "Wrong name: no node offers example.com/gpus; example.com/gpu may be meant" {
+	if s.Kind != WrongName || s.Text != "Wrong name, or its device plugin does not run: no node offers "+
+		"example.com/gpus; example.com/gpu may be meant" {
 		t.Errorf("%s: %q", s.Kind, s.Text)
 	}
 }

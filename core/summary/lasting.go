@@ -106,9 +106,10 @@ func (f *Facts) forGood(sel selection) Summary {
 			none = "none of the " + nodes(len(sel.at)) + " that it selects offers "
 		}
 		if f.Offered != nil {
-			if near := printable.Nearest(resource, f.Offered()); near != "" {
-				none, resource = "Wrong name: "+none, resource+"; "+near+" may be meant"
-				return Summary{WrongName, none + resource, "correct the name of the resource"}
+			offered := f.Offered()
+			slices.Sort(offered)
+			if near := printable.Nearest(resource, slices.Compact(offered)); near != "" && near != resource {
+				resource += "; " + near + " may be meant"
 			}
 		}
 		return Summary{WrongName, "Wrong name, or its device plugin does not run: " + none + resource,

@@ -157,10 +157,10 @@ func (n *Node) Fitting(w *Want, r place.Reason) int64 {
 	return fits
 }
 
-// Extended returns the extended resources that the node offers, also such that are all in use.
+// Extended returns the extended resources that the node names, also such as are all in use or not there now.
 func (n *Node) Extended() (out []string) {
-	for name, amount := range n.Allocatable {
-		if amount > 0 && strings.Contains(name, "/") {
+	for name := range n.Allocatable {
+		if strings.Contains(name, "/") {
 			out = append(out, name)
 		}
 	}

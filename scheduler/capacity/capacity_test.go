@@ -134,7 +134,7 @@ func (w *world) start() {
 		n := *w.book.Snapshot().Node(node)
 		n.Promised = list
 		return n.Keeps()
-	}, func(string) {})
+	}, func(string) {}, func(string) {})
 	w.Controller = New(w.stored, w.stored, w.keeper, func() bool { return true }, func() time.Time { return w.time },
 		klog.Background())
 	w.store = w.objects

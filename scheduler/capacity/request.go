@@ -352,5 +352,8 @@ func (c *Controller) write(ctx context.Context, r *request, details map[string]s
 		return err
 	}
 	r.written, r.object, r.said = r.object.ResourceVersion, next, now
+	if r.over() {
+		c.hold(r) // its pods need not wait any more
+	}
 	return nil
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -450,10 +451,15 @@ func (f *facts) sentence() summary.Summary {
 		return f.whole(f.short[at-1])
 	}, &f.want)
 	f.out.Offered = func() (out []string) {
-		for i := range f.out.Nodes {
-			out = append(out, f.whole(i).Extended()...)
+		names := map[string]bool{}
+		for i := range f.answers {
+			for name := range f.answers[i].node.Status.Allocatable {
+				if strings.Contains(string(name), "/") {
+					names[string(name)] = true
+				}
+			}
 		}
-		return out
+		return slices.Collect(maps.Keys(names))
 	}
 	f.out.Fitting = func(i int, r place.Reason) int64 { return f.whole(i).Fitting(&f.want, r) }
 	return summary.Of(&f.out)

@@ -63,12 +63,12 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 
 // requestOf returns the request whose room a pod uses up: the one that it names, or one that names its controller if
 // the first keeps nothing; "" if there is none.
-func (p *Plugin) requestOf(pod *v1.Pod) string {
+func (s *Shared) requestOf(pod *v1.Pod) string {
 	request := apipod.Request(pod)
-	if !p.promises.Any() || request != "" && len(p.promises.Nodes(request)) > 0 {
+	if !s.promises.Any() || request != "" && len(s.promises.Nodes(request)) > 0 {
 		return request
 	}
-	return cmp.Or(p.promises.Owned(apipod.Owner(pod), pod.CreationTimestamp.Unix()), request)
+	return cmp.Or(s.promises.Owned(apipod.Owner(pod), pod.CreationTimestamp.Unix()), request)
 }
 
 // askedIn returns what was read before in a cycle, or nil.
@@ -317,19 +317,26 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 	return false
 }
 
+// holds returns the request until whose room the pod is held back, or "". A pod for which room is kept is not held
+// back.
+func (s *Shared) holds(pod *v1.Pod) string {
+	if !s.promises.HoldsAny() {
+		return ""
+	}
+	name := s.promises.Holds(apipod.Owner(pod), pod.CreationTimestamp.Unix(), time.Now())
+	if name == "" || len(s.promises.Nodes(s.requestOf(pod))) > 0 {
+		return ""
+	}
+	return name
+}
+
 // heldBack returns the status of a pod that waits for the room of a request that names its controller, or nil.
 func (p *Plugin) heldBack(pod *v1.Pod) *fwk.Status {
-	if !p.promises.HoldsAny() {
+	if p.holds(pod) == "" {
 		return nil
 	}
-	request := func() string {
-		return p.promises.Holds(apipod.Owner(pod), pod.CreationTimestamp.Unix(), time.Now())
-	}
-	if request() == "" {
-		return nil
-	}
-	p.keptOut.Add(pod)
-	name := request() // it may have been released before the pod was added
+	p.waitRoom.Add(pod)
+	name := p.holds(pod) // it may have been released before the pod was added
 	if name == "" {
 		return nil
 	}
@@ -345,13 +352,23 @@ func (p *Plugin) tryAgain(pod *v1.Pod) {
 	}
 }
 
+// holdReleased tries the pods of an owner again that were held back.
+func (s *Shared) holdReleased(owner string) {
+	s.tryNow(s.waitRoom.TakeIf(func(pod *v1.Pod) bool { return apipod.Owner(pod) == owner }))
+}
+
 // roomFreed tries pods again that may have been refused for room that is not kept any more.
 func (s *Shared) roomFreed(node string) {
-	if s.waiting != nil && node != "" {
+	if s.waiting != nil {
 		s.wake(node)
 	}
+	s.tryNow(s.keptOut.Take())
+}
+
+// tryNow has pods tried again at once.
+func (s *Shared) tryNow(list map[string]*v1.Pod) {
 	pods := map[string]*v1.Pod{}
-	for _, pod := range s.keptOut.Take() {
+	for _, pod := range list {
 		pods[pod.Namespace+"/"+pod.Name] = pod
 	}
 	if len(pods) > 0 && s.any != nil {

@@ -56,9 +56,9 @@ type Shared struct {
 	// promises has the room that is kept for pods that have not come; see promised.go.
 	promises *promise.Keeper
 	flights  promise.Flights
-	// anywhere are pods that found none of the nodes that keep room for them good, and keptOut are pods that may have
-	// found no node because of such room.
-	anywhere, keptOut promise.Pods
+	// anywhere are pods that found none of the nodes that keep room for them good, keptOut are pods that may have found no
+	// node because of such room, and waitRoom are pods that are held back until a request has its room.
+	anywhere, keptOut, waitRoom promise.Pods
 	// capacity answers ProvisioningRequests; nil if they are not followed. restored, if not nil, is closed when the room
 	// that was promised before this scheduler began is kept again.
 	capacity atomic.Pointer[capacity.Controller]
@@ -113,7 +113,7 @@ func NewShared(logger klog.Logger, o Options) *Shared {
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.memberRefused,
 		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: s.leads})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
-	s.promises = promise.NewKeeper(s.Book, s.mayPromise, s.roomFreed)
+	s.promises = promise.NewKeeper(s.Book, s.mayPromise, s.roomFreed, s.holdReleased)
 	return s
 }
 

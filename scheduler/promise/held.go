@@ -30,8 +30,9 @@ type hold struct {
 func (k *Keeper) Hold(r Request, until time.Time) bool {
 	h := &k.held
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.requests[r.Name]; r.Owner == "" || !known && len(h.requests) >= MaxHeld {
+	before, known := h.requests[r.Name]
+	if r.Owner == "" || !known && len(h.requests) >= MaxHeld {
+		h.mu.Unlock()
 		return false
 	}
 	if h.requests == nil {
@@ -39,6 +40,10 @@ func (k *Keeper) Hold(r Request, until time.Time) bool {
 	}
 	h.requests[r.Name] = hold{r, until}
 	h.count.Store(int64(len(h.requests)))
+	h.mu.Unlock()
+	if known && before.Request != r { // another request of the same name, which may hold back fewer pods
+		k.released(before.Owner)
+	}
 	return true
 }
 
@@ -49,12 +54,12 @@ func (k *Keeper) Release(request string) {
 		return
 	}
 	h.mu.Lock()
-	_, had := h.requests[request]
+	before, had := h.requests[request]
 	delete(h.requests, request)
 	h.count.Store(int64(len(h.requests)))
 	h.mu.Unlock()
 	if had {
-		k.freed("")
+		k.released(before.Owner)
 	}
 }
 

@@ -39,7 +39,12 @@ func TestOnlyLaterPodsOfTheOwnerAreHeldBack(t *testing.T) {
 		}
 	}
 	c.keeper.Release("ml/other")
+	// Another request of the same name holds back fewer pods: the others are tried again.
+	c.keeper.Hold(Request{Name: "ml/r", Owner: "ml/set", Since: 940}, now.Add(time.Minute))
 	c.keeper.Release("ml/r")
+	if len(c.released) != 2 || c.released[0] != "ml/set" || len(c.freed) > 0 {
+		t.Errorf("released %v, freed %v; want the owner twice, and no node", c.released, c.freed)
+	}
 	if c.keeper.HoldsAny() || c.keeper.Holds("ml/set", 950, now) != "" || len(c.keeper.Holding()) > 0 {
 		t.Error("pods are held back for a request that was released")
 	}

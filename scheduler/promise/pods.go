@@ -47,6 +47,20 @@ func (p *Pods) Take() map[string]*v1.Pod {
 	return out
 }
 
+// TakeIf removes the pods for which is returns true, and returns them.
+func (p *Pods) TakeIf(is func(*v1.Pod) bool) map[string]*v1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]*v1.Pod{}
+	for uid, pod := range p.pods {
+		if is(pod) {
+			out[uid] = pod
+			delete(p.pods, uid)
+		}
+	}
+	return out
+}
+
 // Flights are pods that were reserved and that the informer may not show as bound yet. The ledger has only those that
 // hold something. The zero value is empty.
 type Flights struct {

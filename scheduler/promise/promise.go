@@ -68,9 +68,10 @@ type Judge func(node string, list []state.Promised, sum whatif.Amounts) bool
 type Keeper struct {
 	book  Book
 	judge Judge
-	// freed is called for every node where less is kept than before, and with "" when pods are not held back any more.
-	freed func(node string)
-	held  held
+	// freed is called for every node where less is kept than before, and released for an owner whose pods are not held
+	// back any more.
+	freed, released func(name string)
+	held            held
 
 	count atomic.Int64 // the places that are kept
 	// sums has the sum of the plain amounts that are kept on each node. Filter reads it for every node.
@@ -105,9 +106,9 @@ func insert(list []*kept, p *kept) []*kept {
 }
 
 // NewKeeper returns a keeper without places.
-func NewKeeper(book Book, judge Judge, freed func(node string)) *Keeper {
-	return &Keeper{book: book, judge: judge, freed: freed, requests: map[string][]*kept{}, on: map[string][]*kept{},
-		used: map[string]*kept{}, owned: map[string][]Request{}}
+func NewKeeper(book Book, judge Judge, freed, released func(name string)) *Keeper {
+	return &Keeper{book: book, judge: judge, freed: freed, released: released, requests: map[string][]*kept{},
+		on: map[string][]*kept{}, used: map[string]*kept{}, owned: map[string][]Request{}}
 }
 
 // Open records that requests may be answered: from now on, places may be kept at any time.

@@ -21,9 +21,9 @@ const nodeMachine = "numa 0 socket 0 cpus 0-7 memory 32Gi\nnuma 1 socket 1 cpus 
 
 // cluster is two nodes of two NUMA nodes with 8 CPUs each.
 type cluster struct {
-	book   *ledger.Book
-	keeper *Keeper
-	freed  []string
+	book            *ledger.Book
+	keeper          *Keeper
+	freed, released []string
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -41,7 +41,8 @@ func newCluster(t *testing.T) *cluster {
 		n := *c.book.Snapshot().Node(node)
 		n.Promised = list
 		return n.Keeps() && sum["pods"] <= 20
-	}, func(node string) { c.freed = append(c.freed, node) })
+	}, func(node string) { c.freed = append(c.freed, node) },
+		func(owner string) { c.released = append(c.released, owner) })
 	return c
 }
 
