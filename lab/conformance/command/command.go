@@ -92,7 +92,7 @@ func New() *cobra.Command {
 	s.StringVar(&f.schedulerCommand, "scheduler-command", "",
 		"shell command that starts it; {kubeconfig} stands for a file (default: you start it)")
 	s.StringVar(&f.level, "level", string(conformance.Safe),
-		"level that decides about the exit code: safe, live, aligned, exact, or gangs")
+		"level that decides about the exit code: safe, live, aligned or exact")
 	s.StringVar(&f.only, "only", "", "names of cases, a comma list; * matches any text")
 	s.BoolVar(&f.short, "short", false, "play only a few cases of each level")
 	s.StringVar(&f.cases, "cases", "", "folder with cases of your own, NAME.yaml each, in place of the built-in ones")

@@ -220,7 +220,8 @@ func (p *played) sum(pods []*v1.Pod) (text string, waits, busy bool) {
 		busy = busy || undecided || pod.DeletionTimestamp != nil
 		fmt.Fprintf(&b, "%s %s %s %t; ", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
 	}
-	return b.String(), waits, busy || len(p.unseen) > 0
+	// The watch delivers a created pod soon, unless somebody has deleted it before.
+	return b.String(), waits || len(p.unseen) > 0, busy
 }
 
 // state returns the nodes and pods of the case, with the names that they have in the case.

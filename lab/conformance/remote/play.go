@@ -84,7 +84,10 @@ func (p *played) look(pods []*v1.Pod) (string, time.Duration) {
 		busy = busy || pod.DeletionTimestamp != nil || pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodPending
 		fmt.Fprintf(&b, "%s %s %s %t; ", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
 	}
-	if busy || len(p.unseen) > 0 {
+	if len(p.unseen) > 0 { // the watch delivers a created pod soon, unless somebody has deleted it before
+		quiet = max(p.Pause, 4*p.Settle)
+	}
+	if busy {
 		quiet = -1
 	}
 	return b.String(), quiet

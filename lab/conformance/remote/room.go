@@ -47,7 +47,7 @@ func declare(text string) (numas, cpus int, err error) {
 // declaredRoom returns the room of a node whose NUMA nodes were declared. The reserved CPUs may all be on one of them.
 func declaredRoom(n *v1.Node, requested resource.Quantity, numas, cpus int) (room, error) {
 	allocatable := n.Status.Allocatable.Cpu()
-	reserved := numas*cpus - int(allocatable.Value())
+	reserved := numas*cpus - int(allocatable.MilliValue()/1000) // the kubelet reserves whole CPUs
 	if allocatable.Value() > int64(numas*cpus) || reserved >= cpus {
 		return room{}, fmt.Errorf("node %s has %s allocatable CPUs, which %d NUMA nodes of %d CPUs do not explain", n.Name,
 			allocatable, numas, cpus)

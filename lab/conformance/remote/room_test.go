@@ -63,6 +63,10 @@ func TestRoomIsMeasured(t *testing.T) {
 	if want := (room{2, 14, 16, 28}); err != nil || said != want {
 		t.Errorf("declared: %v (%v), want %v", said, err, want)
 	}
+	// Of 32 CPUs 2500m are reserved, for which the kubelet keeps three CPUs.
+	if said, err := declaredRoom(node("29500m"), requested, 2, 16); err != nil || said.least != 13 {
+		t.Errorf("declared: %v (%v), want at least 13 CPUs", said, err)
+	}
 	if _, err := declaredRoom(node("40"), requested, 2, 16); err == nil {
 		t.Error("more CPUs than declared are no error")
 	}
@@ -81,9 +85,9 @@ func TestRoomIsMeasured(t *testing.T) {
 
 // A pod that was created and not delivered yet has not been evicted: the wait for rest has not begun.
 func TestCreatedPodsAreAwaited(t *testing.T) {
-	p := &played{cluster: &cluster{Options: Options{Pause: time.Second}}, created: map[string]time.Time{},
+	p := &played{cluster: &cluster{Options: Options{Pause: time.Second, Settle: time.Second}}, created: map[string]time.Time{},
 		bound: map[string]time.Duration{}, unseen: map[string]bool{"app": true}}
-	if _, quiet := p.look(nil); quiet >= 0 {
+	if _, quiet := p.look(nil); quiet != 4*time.Second {
 		t.Errorf("quiet for %v without the pod that was created, want more time for it", quiet)
 	}
 	app := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Spec: v1.PodSpec{NodeName: "n"},
