@@ -85,8 +85,8 @@ func TestRoomIsMeasured(t *testing.T) {
 
 // A pod that was created and not delivered yet has not been evicted: the wait for rest has not begun.
 func TestCreatedPodsAreAwaited(t *testing.T) {
-	p := &played{cluster: &cluster{Options: Options{Pause: time.Second, Settle: time.Second}}, created: map[string]time.Time{},
-		bound: map[string]time.Duration{}, unseen: map[string]bool{"app": true}}
+	p := &played{cluster: &cluster{Options: Options{Pause: time.Second, Settle: time.Second}},
+		created: map[string]time.Time{}, bound: map[string]time.Duration{}, unseen: map[string]bool{"app": true}}
 	if _, quiet := p.look(nil); quiet != 4*time.Second {
 		t.Errorf("quiet for %v without the pod that was created, want more time for it", quiet)
 	}
