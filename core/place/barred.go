@@ -310,7 +310,7 @@ func (r Reason) changeRemedy() string {
 	case InexactNode:
 		return "mend what the NodeLayout lists as inexact, or set inexactNodes: Allow in the scheduler's arguments"
 	case NoPod:
-		return "correct the pod"
+		return "correct the pod, or create what it names"
 	case ByPlugin:
 		return "see the documentation of that plugin of the scheduler"
 	case Unsupported:

@@ -295,8 +295,11 @@ func (c *cluster) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	others, listed := c.client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{Limit: 1})
-	if listed != nil || len(others.Items) > 0 { // another run may use the namespace
-		return errors.Join(err, listed)
+	if listed != nil {
+		return errors.Join(err, fmt.Errorf("list pods in namespace %s: %w", c.Namespace, listed))
+	}
+	if len(others.Items) > 0 { // another run uses the namespace
+		return err
 	}
 	if gone := c.client.CoreV1().Namespaces().Delete(ctx, c.Namespace, metav1.DeleteOptions{}); gone != nil {
 		err = errors.Join(err, fmt.Errorf("delete namespace %s: %w", c.Namespace, gone))
