@@ -207,7 +207,7 @@ func (d *demo) playWaiting(ctx context.Context) (*document.DemoWaiting, error) {
 	if out.Why, err = d.Explain(ctx, d.cluster.KubeconfigPath, p.Name); err != nil {
 		return nil, err
 	}
-	if out.Ends, out.Node, err = d.remedy(ctx, p); err != nil {
+	if out.Ends, out.Node, err = d.remedy(ctx, p, out.Why); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -229,8 +229,8 @@ func (d *demo) playWaiting(ctx context.Context) (*document.DemoWaiting, error) {
 }
 
 // remedy returns a resident with GPUs whose end makes room for a pod, and the resident's node. If there are several,
-// it takes the one that holds the fewest GPUs, and among equal ones the first.
-func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err error) {
+// it takes one that the explanation names, then the one that holds the fewest GPUs, and among equal ones the first.
+func (d *demo) remedy(ctx context.Context, p *v1.Pod, why string) (name, node string, err error) {
 	want, err := apipod.ToPlace(p)
 	if err != nil {
 		return "", "", err
@@ -243,7 +243,7 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 	if err != nil {
 		return "", "", err
 	}
-	fewest := 0
+	fewest, named := 0, false
 	for _, r := range residents() {
 		for _, n := range nodes {
 			at := slices.IndexFunc(n.Entries, func(e state.Entry) bool { return e.Pod.Name == r.Name })
@@ -255,8 +255,9 @@ func (d *demo) remedy(ctx context.Context, p *v1.Pod) (name, node string, err er
 			if held == 0 || !rest.Place(want, demand).Fits() {
 				continue
 			}
-			if name == "" || held < fewest {
-				name, node, fewest = r.Name, n.Name, held
+			is := strings.Contains(why, r.Name)
+			if name == "" || is && !named || is == named && held < fewest {
+				name, node, fewest, named = r.Name, n.Name, held, is
 			}
 		}
 	}
