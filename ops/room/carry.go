@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/tenon-numa/tenon/ops/evict"
 )
 
 // carrying is a plan that is being carried out.
@@ -26,10 +24,12 @@ type carrying struct {
 	pinned bool
 	// exact is set once places are asked for on the nodes of the plan.
 	exact bool
-	// hold is set once successors are held back. held are the pods that were evicted since.
-	hold    bool
-	held    []move
-	evicted int // pods
+	// hold is set once successors are to be held back, and heldUntil when the first of them is held back no longer. held
+	// are the pods that were evicted since.
+	hold      bool
+	heldUntil time.Time
+	held      []move
+	evicted   int // pods
 	// left are the moves whose pods have not been evicted.
 	left []move
 }
@@ -366,64 +366,6 @@ func (x *carrying) places(ctx context.Context, asked []move) (have []move, none 
 		return len(none) == 0 || !silent && same >= patience, said, x.name(ctx)
 	})
 	return have, none, err
-}
-
-// evict evicts pods at the same time, or one after the other if the caller evicts them, and returns the pods that it
-// has evicted. While a disruption budget refuses one, it asks again. Pods that are gone already stay out of the result:
-// nothing has to be created for them.
-func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err error) {
-	todo := slices.Clone(now)
-	err = x.until(ctx, x.EvictWithin, func(ctx context.Context) (bool, string, error) {
-		errs := make([]error, len(todo))
-		var all sync.WaitGroup
-		for i, m := range todo {
-			if x.Evict == nil {
-				all.Go(func() { errs[i] = evict.Pod(ctx, x.dynamic, m.pod) })
-			} else if i == 0 || errs[i-1] == nil {
-				errs[i] = x.leave(ctx, m.pod)
-			} else {
-				errs[i] = errs[i-1] // nothing more is evicted after an error
-			}
-		}
-		all.Wait()
-		var again []move
-		why := ""
-		var failed error
-		for i, m := range todo {
-			switch err := errs[i]; {
-			case err == nil:
-				x.Say("pod " + m.NamespacedName.String() + " is evicted from " + m.From)
-				if x.hold {
-					x.held = append(x.held, m)
-				}
-				gone, x.evicted = append(gone, m), x.evicted+1
-			case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-				x.Say("pod " + m.NamespacedName.String() + " was gone already")
-				failed = errors.Join(failed, x.release(ctx, m))
-			case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err), apierrors.IsServerTimeout(err),
-				apierrors.IsTimeout(err):
-				again, why = append(again, m), fmt.Sprintf("pod %s: %v", m.NamespacedName, err)
-				continue
-			default:
-				failed = errors.Join(failed, fmt.Errorf("evict pod %s: %w", m.NamespacedName, err))
-				continue
-			}
-			x.left = slices.DeleteFunc(x.left, func(o move) bool { return o.UID == m.UID })
-		}
-		if todo = again; failed != nil {
-			return false, "", failed
-		}
-		return len(todo) == 0, why, x.name(ctx)
-	})
-	return gone, err
-}
-
-// leave has the caller evict a pod.
-func (x *carrying) leave(ctx context.Context, p *v1.Pod) error {
-	if err := evict.Try(ctx, x.dynamic, p); err != nil {
-		return err
-	}
-	return x.Evict(ctx, p)
 }
 
 // namingEvery is how often the names of nodes are written again while pods leave.

@@ -2,9 +2,11 @@ package room
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,17 @@ import (
 // This file has the scheduler hold back successors whose places only the plan makes. Several of them would be created
 // when not all of the pods are being deleted yet. Then a pod that waits does not fit by the scheduler's count, and a
 // successor may take its room.
+
+const (
+	// holdSeconds is how long a successor is held back at most, from the request on.
+	holdSeconds = 600
+	// holdAtLeast is how much of that has to be left before the first of the pods is evicted. It is enough to compute the
+	// plan again, to evict all pods, and for clocks that differ a little.
+	holdAtLeast = 5 * time.Minute
+	// holdAfter is how much has to be left after the last eviction, until the scheduler has seen that the pod is being
+	// deleted.
+	holdAfter = 30 * time.Second
+)
 
 // holdBack asks once more for the places of all pods that are left, each on its node of the plan, and has their
 // successors wait until they have them. It returns the pods to evict now, or an error if the scheduler does not hold
@@ -37,9 +50,56 @@ func (x *carrying) holdBack(ctx context.Context, none map[types.UID]string) ([]m
 			return nil, x.tooMany(none)
 		}
 	}
+	until, err := x.heldBack(ctx, none)
+	if err != nil {
+		return nil, err
+	}
+	if left := time.Until(until); left < holdAtLeast {
+		return nil, fmt.Errorf("the scheduler holds back the successors of %s for %s only, less than %s: apply the plan "+
+			"again, and compare this computer's clock with the API server's", x.names(none), max(left, 0).Round(time.Second),
+			holdAtLeast)
+	}
+	x.heldUntil = until
 	x.Say(fmt.Sprintf("no place is kept for the successors of %s: the scheduler holds them back until the pods that wait "+
 		"have their room", x.names(none)))
 	return slices.Clone(x.left), nil
+}
+
+// heldBack returns when the first of the successors without places is held back no longer; the zero time if one of them
+// is not held back.
+func (x *carrying) heldBack(ctx context.Context, none map[types.UID]string) (first time.Time, err error) {
+	for _, m := range x.left {
+		if _, lacks := none[m.UID]; !lacks {
+			continue
+		}
+		r, err := x.requests.In(m.Namespace).Get(ctx, BookingName(m.UID), metav1.GetOptions{})
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
+		}
+		until := r.HeldUntil()
+		if r.Over() || until.IsZero() {
+			return time.Time{}, nil
+		}
+		if first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	return first, nil
+}
+
+// evictWithin returns how long disruption budgets may refuse an eviction from now on. Where successors are held back,
+// all pods have to be evicted before the first of them is not held back any more. It returns an error if that is too
+// late already.
+func (x *carrying) evictWithin() (time.Duration, error) {
+	if x.heldUntil.IsZero() {
+		return x.EvictWithin, nil
+	}
+	left := time.Until(x.heldUntil) - holdAfter
+	if left <= 0 {
+		return 0, errors.New("the successors of the pods to evict are not held back for long enough any more: apply the " +
+			"plan again")
+	}
+	return min(x.EvictWithin, left), nil
 }
 
 // goalsFirst reports whether pods wait for room, and each of them has its turn before the successors, as the plan has

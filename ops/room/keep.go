@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,26 +42,47 @@ type booking struct {
 	hold bool
 }
 
-// holdSeconds is how long a successor is held back at most, from the request on.
-const holdSeconds = 600
+// toNode is the parameter of a request with the node to which its PodTemplate is bound. Only this package reads it.
+const toNode = "tenon.sh/to-node"
 
-// book asks the scheduler to keep a place for the successor of a pod, whichever pod its controller creates next. A
-// request of the name that lasts is taken for one of an interrupted command if it asks for the same.
-func (c *Cluster) book(ctx context.Context, p *v1.Pod, how booking, try bool) error {
+// request returns the request that keeps a place for the successor of a pod.
+func (how booking) request(p *v1.Pod) *provisioning.Request {
 	name := BookingName(p.UID)
-	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: name, Labels: map[string]string{managedBy: manager}}
-	request := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
-		Kind: "ProvisioningRequest"}, ObjectMeta: at, Spec: provisioning.Spec{ProvisioningClassName: apipod.Class,
-		PodSets: []provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: name}}},
+	r := &provisioning.Request{TypeMeta: metav1.TypeMeta{APIVersion: provisioning.GroupVersion().String(),
+		Kind: "ProvisioningRequest"}, ObjectMeta: bookingMeta(p), Spec: provisioning.Spec{
+		ProvisioningClassName: apipod.Class,
+		PodSets:               []provisioning.PodSet{{Count: 1, PodTemplateRef: provisioning.Reference{Name: name}}},
 		Parameters: map[string]string{provisioning.BookingSeconds: strconv.Itoa(bookingSeconds),
 			provisioning.PodsOf: string(metav1.GetControllerOfNoCopy(p).UID)}}}
-	if how.hold {
-		request.Spec.Parameters[provisioning.HoldSeconds] = strconv.Itoa(holdSeconds)
+	if how.on != "" {
+		r.Spec.Parameters[toNode] = how.on
 	}
+	if how.hold {
+		r.Spec.Parameters[provisioning.HoldSeconds] = strconv.Itoa(holdSeconds)
+	}
+	return r
+}
+
+func bookingMeta(p *v1.Pod) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: p.Namespace, Name: BookingName(p.UID),
+		Labels: map[string]string{managedBy: manager}}
+}
+
+// usable reports whether a request of an interrupted command can be used in place of a new one: it is not over, asks
+// for the same on the same node, and holds pods back for long enough if the new one would.
+func usable(old, request *provisioning.Request, now time.Time) bool {
+	return !old.Over() && reflect.DeepEqual(old.Spec, request.Spec) &&
+		(request.HeldUntil().IsZero() || old.HeldUntil().Sub(now) >= holdAtLeast)
+}
+
+// book asks the scheduler to keep a place for the successor of a pod, whichever pod its controller creates next. It
+// leaves a usable request of the name as it is, and replaces another one.
+func (c *Cluster) book(ctx context.Context, p *v1.Pod, how booking, try bool) error {
+	name, request := BookingName(p.UID), how.request(p)
 	if !try {
 		old, err := c.requests.In(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case err == nil && !old.Over() && reflect.DeepEqual(old.Spec, request.Spec):
+		case err == nil && usable(old, request, time.Now()):
 			return nil
 		case err == nil:
 			if err := c.unbook(ctx, p.Namespace, name, false); err != nil {
@@ -70,23 +92,43 @@ func (c *Cluster) book(ctx context.Context, p *v1.Pod, how booking, try bool) er
 			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", p.Namespace, name, err)
 		}
 	}
-	next := successor(p)
+	if err := c.template(ctx, p, how, try); err != nil {
+		return err
+	}
+	_, err := c.requests.In(p.Namespace).Create(ctx, request, metav1.CreateOptions{DryRun: dry(try)})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create ProvisioningRequest %s: %w", name, err)
+	}
+	return nil
+}
+
+// template creates the PodTemplate of a request. It replaces one that a killed command has left without a request.
+func (c *Cluster) template(ctx context.Context, p *v1.Pod, how booking, try bool) error {
+	next, name := successor(p), BookingName(p.UID)
 	if how.on != "" {
 		pin(&next.Spec, how.on)
 	}
-	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplate{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: at, Template: next})
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1.PodTemplate{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: bookingMeta(p), Template: next})
 	if err != nil {
 		return fmt.Errorf("write PodTemplate %s: %w", name, err)
 	}
-	_, err = c.dynamic.Resource(templateResource).Namespace(p.Namespace).Create(ctx,
-		&unstructured.Unstructured{Object: template}, metav1.CreateOptions{DryRun: dry(try)})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create PodTemplate %s: %w", name, err)
+	in := c.dynamic.Resource(templateResource).Namespace(p.Namespace)
+	create := func() error {
+		_, err := in.Create(ctx, &unstructured.Unstructured{Object: object}, metav1.CreateOptions{DryRun: dry(try)})
+		return err
 	}
-	_, err = c.requests.In(p.Namespace).Create(ctx, request, metav1.CreateOptions{DryRun: dry(try)})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ProvisioningRequest %s: %w", name, err)
+	if err = create(); apierrors.IsAlreadyExists(err) {
+		if try {
+			return nil
+		}
+		if err := in.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete PodTemplate %s/%s: %w", p.Namespace, name, err)
+		}
+		err = create()
+	}
+	if err != nil {
+		return fmt.Errorf("create PodTemplate %s: %w", name, err)
 	}
 	return nil
 }

@@ -2,10 +2,13 @@ package room
 
 import (
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
 )
 
 // A place is kept on the node of the plan, and only if the pod itself may go there.
@@ -46,4 +49,39 @@ func TestPlacesAreKeptOnTheNodeOfThePlan(t *testing.T) {
 func pinned(node string) []v1.NodeSelectorRequirement {
 	return []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn,
 		Values: []string{node}}}
+}
+
+// A request of an interrupted command keeps a place only if it asks for what would be asked for now, and holds pods
+// back for long enough.
+func TestRequestsOfAnInterruptedCommand(t *testing.T) {
+	now := time.Now()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", UID: "u",
+		OwnerReferences: []metav1.OwnerReference{{UID: "set", Controller: new(true)}}}}
+	for name, c := range map[string]struct {
+		old, how booking
+		age      time.Duration
+		over     bool
+		want     bool
+	}{
+		"the same":                {age: time.Hour, want: true},
+		"over":                    {over: true},
+		"the same node":           {old: booking{on: "a"}, how: booking{on: "a"}, want: true},
+		"another node":            {old: booking{on: "a"}, how: booking{on: "b"}},
+		"any node now":            {old: booking{on: "a"}},
+		"one node now":            {how: booking{on: "a"}},
+		"holds back now":          {old: booking{on: "a"}, how: booking{on: "a", hold: true}},
+		"holds back no more":      {old: booking{on: "a", hold: true}, how: booking{on: "a"}},
+		"holds back":              {old: booking{hold: true}, how: booking{hold: true}, age: 4 * time.Minute, want: true},
+		"does not hold back long": {old: booking{hold: true}, how: booking{hold: true}, age: 6 * time.Minute},
+		"the hold has ended":      {old: booking{hold: true}, how: booking{hold: true}, age: 11 * time.Minute},
+	} {
+		old := c.old.request(p)
+		old.CreationTimestamp = metav1.NewTime(now.Add(-c.age))
+		if c.over {
+			old.Status.Conditions = []metav1.Condition{{Type: provisioning.BookingExpired, Status: metav1.ConditionTrue}}
+		}
+		if got := usable(old, c.how.request(p), now); got != c.want {
+			t.Errorf("%s: the request is used: %t", name, got)
+		}
+	}
 }
