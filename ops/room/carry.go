@@ -44,14 +44,14 @@ type move struct {
 
 // Run carries out a plan that Check has accepted, and returns when all its pods run. While another program carries out
 // the same plan, or one whose first pods are of the same namespace, it returns an error and changes nothing. If it has
-// to stop, it evicts nothing more, releases what is kept for pods that stay, and returns the reason. Nodes remain
-// cordoned.
+// to stop, it evicts nothing more, releases what is kept for pods that stay, and returns the reason. If another
+// program has taken the Lease of the plan, it releases nothing. Nodes remain cordoned.
 func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
-	ctx, free, err := c.hold(ctx, p, o.Say)
+	ctx, lock, err := c.hold(ctx, p, o.Say)
 	if err != nil {
 		return err
 	}
-	defer free()
+	defer func() { lock.free(ctx) }()
 	x := &carrying{Cluster: c, Options: o, goals: p.Goals, pinned: p.Pinned}
 	if err := x.find(ctx, p.Moves); err != nil {
 		return err
@@ -86,12 +86,13 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 	} else {
 		err = fmt.Errorf("stopped, %s: %w", done, err)
 	}
-	if errors.Is(context.Cause(ctx), errLost) {
-		return err // another program may go on with what is kept
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
+	lost := errors.Is(context.Cause(ctx), errLost)
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
 	defer stop()
-	return errors.Join(err, x.giveUp(ctx))
+	if lost && lock.taken(end) {
+		return err // the other program goes on with what is kept
+	}
+	return errors.Join(err, x.giveUp(end))
 }
 
 // giveUpWithin bounds how long it may take to release what is kept.

@@ -214,8 +214,18 @@ func (c *Cluster) unbook(ctx context.Context, namespace, name string, try bool) 
 	return nil
 }
 
-// Sweep deletes the requests that this package has made in any namespace, and their templates, which have the
-// environment of pods, where they keep nothing any more: killed programs leave them behind.
+// abandonedAfter is the age at which a request without a place is taken for one of a killed program.
+const abandonedAfter = 2 * time.Hour
+
+// abandoned reports whether a request is one of this package that keeps nothing any more, or that has got no place for
+// a long time.
+func abandoned(r *provisioning.Request, now time.Time) bool {
+	return strings.HasPrefix(r.Name, BookingName("")) &&
+		(r.Over() || !r.Is(provisioning.Provisioned) && now.Sub(r.CreationTimestamp.Time) > abandonedAfter)
+}
+
+// Sweep deletes the abandoned requests of this package in any namespace where the user may delete them, and their
+// templates, which have the environment of pods: killed programs leave them behind.
 func (c *Cluster) Sweep(ctx context.Context) error {
 	list, err := c.requests.List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
 	if apierrors.IsNotFound(err) {
@@ -224,9 +234,10 @@ func (c *Cluster) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list ProvisioningRequests: %w", err)
 	}
+	now := time.Now()
 	for i := range list.Items {
-		if r := &list.Items[i]; strings.HasPrefix(r.Name, BookingName("")) && r.Over() {
-			if err := c.unbook(ctx, r.Namespace, r.Name, false); err != nil {
+		if r := &list.Items[i]; abandoned(r, now) {
+			if err := c.unbook(ctx, r.Namespace, r.Name, false); err != nil && !apierrors.IsForbidden(err) {
 				return err
 			}
 		}
