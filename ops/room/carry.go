@@ -30,6 +30,8 @@ type carrying struct {
 	heldUntil time.Time
 	held      []move
 	evicted   int // pods
+	// leaving are the pods that this program, or an interrupted one, has evicted.
+	leaving []Move
 	// left are the moves whose pods have not been evicted.
 	left []move
 }
@@ -52,7 +54,7 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 		return err
 	}
 	defer func() { lock.free(ctx) }()
-	x := &carrying{Cluster: c, Options: o, goals: p.Goals, pinned: p.Pinned}
+	x := &carrying{Cluster: c, Options: o, goals: p.Goals, pinned: p.Pinned, leaving: slices.Clone(p.Gone)}
 	if err := x.find(ctx, p.Moves); err != nil {
 		return err
 	}
@@ -331,12 +333,14 @@ func (x *carrying) mayLack(have int, none map[types.UID]string) error {
 
 // places returns the pods of some whose successors have places, and why the others have none. A request without room
 // is tried again by the scheduler when something changes, so the answers count when they have been the same for a
-// while. What is not kept any more is asked for once more.
+// while. As long as a pod that was evicted still ends on the node of a place, they do not count before AnswerWithin has
+// passed. What is not kept any more is asked for once more.
 func (x *carrying) places(ctx context.Context, asked []move) (have []move, none map[types.UID]string, err error) {
-	same := 0
+	same, answered := 0, false
 	said := "no scheduler answers whether it keeps places: does tenon-scheduler run, and may it read ProvisioningRequests?"
 	err = x.until(ctx, x.AnswerWithin, func(ctx context.Context) (done bool, why string, err error) {
 		before := len(have)
+		answered = false
 		have, none = nil, map[types.UID]string{}
 		silent := false
 		for _, m := range asked {
@@ -344,7 +348,7 @@ func (x *carrying) places(ctx context.Context, asked []move) (have []move, none 
 				have = append(have, m)
 				continue
 			}
-			is, answered, over, text, err := x.kept(ctx, m.Move)
+			is, has, over, text, err := x.kept(ctx, m.Move)
 			switch {
 			case err != nil:
 				return false, "", err
@@ -353,20 +357,52 @@ func (x *carrying) places(ctx context.Context, asked []move) (have []move, none 
 				if err := x.ask(ctx, m); err != nil {
 					return false, "", err
 				}
-				answered = false
+				has = false
 			case is:
 				have = append(have, m)
 				continue
 			}
 			none[m.UID] = text
-			silent = silent || !answered
+			silent = silent || !has
 		}
-		if same++; len(have) != before {
+		ends, err := x.ends(ctx, none)
+		if err != nil {
+			return false, "", err
+		}
+		if same++; len(have) != before || ends {
 			same = 0
 		}
-		return len(none) == 0 || !silent && same >= patience, said, x.name(ctx)
+		if err := x.name(ctx); err != nil {
+			return false, "", err
+		}
+		answered = !silent && ends
+		return len(none) == 0 || !silent && same >= patience, said, nil
 	})
+	if answered && ctx.Err() == nil {
+		err = nil // only the time has passed, and pods still end
+	}
 	return have, none, err
+}
+
+// ends reports whether a pod that was evicted is still there, on the node where the plan has the place of a successor
+// that has none.
+func (x *carrying) ends(ctx context.Context, none map[types.UID]string) (bool, error) {
+	for _, e := range x.leaving {
+		if !slices.ContainsFunc(x.left, func(m move) bool {
+			_, lacks := none[m.UID]
+			return lacks && m.To == e.From
+		}) {
+			continue
+		}
+		pod, err := x.there(ctx, e)
+		if err != nil {
+			return false, err
+		}
+		if pod != nil && pod.DeletionTimestamp != nil {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // namingEvery is how often the names of nodes are written again while pods leave.

@@ -4,6 +4,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/api/provisioning"
 )
 
 // Where successors are held back, all pods are evicted before that ends, however long budgets may refuse.
@@ -28,4 +33,35 @@ func TestEvictionsEndBeforeTheHold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Two plans at a time would count on the same room, also where no place is kept yet.
+func TestAnotherPlanIsBusy(t *testing.T) {
+	now := time.Now()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", UID: "u",
+		OwnerReferences: []metav1.OwnerReference{{UID: "set", Controller: new(true)}}}}
+	for name, c := range map[string]struct {
+		hold       bool
+		age        time.Duration
+		conditions []string
+		want       bool
+	}{
+		"asks for a place":            {},
+		"keeps a place":               {conditions: []string{provisioning.Provisioned}, want: true},
+		"kept a place":                {conditions: []string{provisioning.Provisioned, provisioning.BookingExpired}},
+		"holds pods back":             {hold: true, want: true},
+		"held pods back":              {hold: true, age: 11 * time.Minute},
+		"holds pods back, has failed": {hold: true, conditions: []string{provisioning.Failed}},
+		"held pods back, keeps places": {hold: true, age: 11 * time.Minute,
+			conditions: []string{provisioning.Provisioned}, want: true},
+	} {
+		r := booking{hold: c.hold}.request(p)
+		r.CreationTimestamp = metav1.NewTime(now.Add(-c.age))
+		for _, x := range c.conditions {
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: x, Status: metav1.ConditionTrue})
+		}
+		if got := busy(r, now); got != c.want {
+			t.Errorf("%s: busy %t", name, got)
+		}
+	}
 }

@@ -52,7 +52,7 @@ func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err erro
 				if x.hold {
 					x.held = append(x.held, m)
 				}
-				gone, x.evicted = append(gone, m), x.evicted+1
+				gone, x.leaving, x.evicted = append(gone, m), append(x.leaving, m.Move), x.evicted+1
 			case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 				x.Say("pod " + m.NamespacedName.String() + " was gone already")
 				failed = errors.Join(failed, x.release(ctx, m))

@@ -164,8 +164,13 @@ func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
 	return nil
 }
 
-// alone returns an error if the API server has no requests, or if some keep places for pods of another plan: two plans
-// at a time would count on the same room.
+// busy reports whether a request keeps a place, or holds pods back.
+func busy(r *provisioning.Request, now time.Time) bool {
+	return !r.Over() && (r.Is(provisioning.Provisioned) || now.Before(r.HeldUntil()))
+}
+
+// alone returns an error if the API server has no requests, or if another plan is busy: two plans at a time would count
+// on the same room.
 func (c *Cluster) alone(ctx context.Context, p Plan, o Options) error {
 	if !o.Keep {
 		return nil
@@ -182,10 +187,11 @@ func (c *Cluster) alone(ctx context.Context, p Plan, o Options) error {
 	for _, m := range slices.Concat(p.Moves, p.Gone) {
 		own[m.Namespace+"/"+BookingName(m.UID)] = true
 	}
-	for _, r := range list.Items {
-		if name := r.Namespace + "/" + r.Name; !own[name] && r.Is(provisioning.Provisioned) && !r.Over() {
-			return fmt.Errorf("another plan is being carried out, or was interrupted: ProvisioningRequest %s keeps a place; "+
-				"wait until it is gone, or delete it", name)
+	for i := range list.Items {
+		r := &list.Items[i]
+		if name := r.Namespace + "/" + r.Name; !own[name] && busy(r, time.Now()) {
+			return fmt.Errorf("another plan is being carried out, or was interrupted: ProvisioningRequest %s keeps a place, or "+
+				"holds pods back; wait until it is gone, or delete it", name)
 		}
 	}
 	return nil
