@@ -214,6 +214,11 @@ func TestScenesOfPlans(t *testing.T) {
 			file, _ := s.one(ctx, t, nil)
 			s.twice(ctx, t, file)
 		},
+		"the Lease is lost": func(t *testing.T) {
+			file, _ := s.one(ctx, t, nil)
+			s.loses(ctx, t, file)
+			done(t, file)
+		},
 		"the user interrupts": func(t *testing.T) {
 			file, _ := s.one(ctx, t, nil)
 			before := s.uids(ctx, t)
@@ -299,6 +304,53 @@ func (s *scene) twice(ctx context.Context, t *testing.T, file string) {
 	if _, err := leases.Get(ctx, "tenon-defrag", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Lease is left: %v", err)
 	}
+}
+
+// loses carries out a plan while the command waits for the scheduler: first another program takes its Lease, then
+// somebody deletes it. The command stops, and evicts nothing. The other program goes on with what is kept.
+func (s *scene) loses(ctx context.Context, t *testing.T, file string) {
+	t.Helper()
+	if err := s.sched.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	leases, before := s.client.CoordinationV1().Leases("default"), s.uids(ctx, t)
+	remove := func() error { return leases.Delete(ctx, "tenon-defrag", metav1.DeleteOptions{}) }
+	take := func() error {
+		_, err := leases.Patch(ctx, "tenon-defrag", types.MergePatchType, []byte(`{"spec":{"holderIdentity":"another"}}`),
+			metav1.PatchOptions{})
+		return err
+	}
+	left := func(ctx context.Context) int {
+		list, err := s.requests.In("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		return len(list.Items)
+	}
+	for _, lose := range []func() error{take, remove} {
+		out, errs, code := s.tenon.applyUntil(ctx, t, file, "1 pod is evicted.", func(*exec.Cmd) {
+			if err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+				_, err := leases.Get(ctx, "tenon-defrag", metav1.GetOptions{})
+				return err == nil && left(ctx) == 1, nil
+			}); err != nil {
+				t.Errorf("the command asks for no place: %v", err)
+			}
+			if err := lose(); err != nil {
+				t.Error(err)
+			}
+		})
+		if code != 2 || !strings.Contains(errs, "the Lease tenon-defrag is lost") {
+			t.Errorf("exit code %d\n%s%s", code, out, errs)
+		}
+		if err := remove(); err == nil && left(ctx) != 1 { // it was taken
+			t.Error("what another program goes on with was deleted")
+		}
+	}
+	s.nothingLeft(ctx, t, "goal")
+	if after := s.uids(ctx, t); !slices.Equal(before, after) {
+		t.Errorf("pods were evicted: %v, before %v", after, before)
+	}
+	s.schedule(t)
 }
 
 // usual makes a plan for the usual workload that moves a pod.
