@@ -72,6 +72,7 @@ type Options struct {
 	Whole bool
 	// AnswerWithin bounds how long the scheduler may take to answer whether it keeps places, EvictWithin how long
 	// disruption budgets may refuse an eviction, and RunWithin how long it may take until pods end and others run.
+	// Where successors are held back, evictions end before the hold does, whatever EvictWithin is.
 	AnswerWithin, EvictWithin, RunWithin time.Duration
 	// Again computes the plan again with no other moves than these. It returns an error with the reason if the plan does
 	// not work any more, or not with the places that are kept by now.
