@@ -51,6 +51,7 @@ func schedulers(j judge.Judge) map[string]scheduler {
 		"believes what is published": perfect{j: j, believes: true}.schedule,
 		"charges every NUMA node":    perfect{j: j, charges: true}.schedule,
 		"takes the first devices":    perfect{j: j, careless: true}.schedule,
+		"ignores claims":             perfect{j: j, blind: true}.schedule,
 		"binds gangs pod by pod":     perfect{j: j, single: true}.schedule,
 		"starts no gang":             perfect{j: j, timid: true}.schedule,
 	}

@@ -20,6 +20,7 @@ type perfect struct {
 	believes bool // takes what is published for the state of a node
 	charges  bool // counts on each NUMA node what pods request in all
 	careless bool // takes the first free devices for claims
+	blind    bool // gives pods no devices for their claims
 	single   bool // binds pods of gangs one by one
 	timid    bool // starts no gang
 }
@@ -110,6 +111,9 @@ func (s perfect) choose(ctx context.Context, now conformance.State, p *v1.Pod) (
 			node, best, claimed = n.Object.Name, got.Span, got.Claims
 			if s.careless {
 				claimed, _ = firstDevices(n, p)
+			}
+			if s.blind {
+				claimed = nil
 			}
 		}
 	}

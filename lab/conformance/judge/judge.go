@@ -112,9 +112,8 @@ func (j Judge) Findings(ctx context.Context, s *Scene) (out []Finding, err error
 			kind = AvoidableWait
 			text, err = j.wait(ctx, s, p)
 		case Runs:
-			kind = AvoidableMisalignment
 			if p.New {
-				text, err = j.misalignment(ctx, s, p)
+				kind, text, err = j.running(ctx, s, p)
 			}
 		}
 		if err != nil {
@@ -132,6 +131,28 @@ func (j Judge) Findings(ctx context.Context, s *Scene) (out []Finding, err error
 		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// running explains what is wrong about a pod that runs. A pod without the devices of its claims runs only in a lab, where
+// no driver prepares them: a real kubelet does not start it.
+func (j Judge) running(ctx context.Context, s *Scene, p Pod) (kind Kind, text string, err error) {
+	wanted, err := WantedBy(p.Pod)
+	if err != nil {
+		return "", "", err
+	}
+	lacks := 0
+	for _, w := range wanted {
+		lacks += w.Count
+	}
+	for _, n := range s.Nodes {
+		lacks -= len(n.Claimed[p.UID])
+	}
+	if lacks > 0 {
+		return AvoidableRefusal, fmt.Sprintf("bound to %s without %d devices of its claims: no kubelet starts it",
+			p.Spec.NodeName, lacks), nil
+	}
+	text, err = j.misalignment(ctx, s, p)
+	return AvoidableMisalignment, text, err
 }
 
 // refusal explains a refusal. Every refusal is avoidable, because a pod may wait.
