@@ -133,8 +133,8 @@ func (j Judge) Findings(ctx context.Context, s *Scene) (out []Finding, err error
 	return out, nil
 }
 
-// running explains what is wrong about a pod that runs. A pod without the devices of its claims runs only in a lab, where
-// no driver prepares them: a real kubelet does not start it.
+// running explains what is wrong about a pod that runs. A pod without the devices of its claims runs only in a lab,
+// where no driver prepares them: a real kubelet does not start it.
 func (j Judge) running(ctx context.Context, s *Scene, p Pod) (kind Kind, text string, err error) {
 	wanted, err := WantedBy(p.Pod)
 	if err != nil {
