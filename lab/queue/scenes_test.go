@@ -67,15 +67,32 @@ func (s *scene) on(ctx context.Context, t *testing.T, node string, annotations m
 			t.Fatal(err)
 		}
 		s.names = append(s.names, name)
-		if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
-			return slices.ContainsFunc(pods, func(p *v1.Pod) bool {
-				return p.Labels["set"] == name && p.Status.Phase == v1.PodRunning && p.Spec.NodeName == node
-			})
-		}); err != nil {
-			t.Fatalf("%s does not run on %s: %v", name, node, err)
-		}
+		s.lands(ctx, t, name, node)
 	}
 	s.cordon(ctx, t, other, false)
+}
+
+// lands waits until the pod of a ReplicaSet runs on a node. It deletes pods on the other node, which the scheduler
+// placed before it saw the cordon.
+func (s *scene) lands(ctx context.Context, t *testing.T, set, node string) {
+	t.Helper()
+	for last := (*v1.Pod)(nil); last == nil || last.Spec.NodeName != node; {
+		if last != nil {
+			s.world.end(ctx, t, last.Name)
+		}
+		if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
+			i := slices.IndexFunc(pods, func(p *v1.Pod) bool {
+				return p.Labels["set"] == set && p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil &&
+					(last == nil || p.UID != last.UID)
+			})
+			if i >= 0 {
+				last = pods[i]
+			}
+			return i >= 0
+		}); err != nil {
+			t.Fatalf("%s does not run on %s: %v", set, node, err)
+		}
+	}
 }
 
 // placed creates a pod, and returns its node when it runs.
