@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/group"
@@ -94,7 +95,7 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 	}
 	needs, _ := kube.Needs(p) // Existing has computed them
 	m.Resident, m.Node, m.Want = whatif.Resident{Pod: kube.ID(p), Needs: needs}, node, w.Want
-	m.Priority, m.Started = priority(p), started(p).Unix()
+	m.Priority, m.Started = corev1.PodPriority(p), started(p).Unix()
 	return m, ""
 }
 
@@ -111,7 +112,7 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 	switch {
 	case len(b.Namespaces) > 0 && !slices.Contains(b.Namespaces, p.Namespace):
 		return "is of another namespace"
-	case b.MaxPriority != nil && priority(p) > *b.MaxPriority:
+	case b.MaxPriority != nil && corev1.PodPriority(p) > *b.MaxPriority:
 		return fmt.Sprintf("has a priority above %d", *b.MaxPriority)
 	case b.MinSeconds > 0 && at.Sub(started(p)) < time.Duration(b.MinSeconds)*time.Second:
 		return "has run for less than " + (time.Duration(b.MinSeconds) * time.Second).String()

@@ -20,6 +20,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -221,7 +222,8 @@ func (s *Stage) Pending() (out []*whatif.Workload) {
 
 // inOrder orders pods by priority, highest first, then by age, oldest first.
 func inOrder(a, b *v1.Pod) int {
-	return cmp.Or(cmp.Compare(priority(b), priority(a)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+	return cmp.Or(cmp.Compare(corev1.PodPriority(b), corev1.PodPriority(a)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
@@ -401,13 +403,6 @@ func (s *Stage) selected(selector string) ([]string, error) {
 
 // busy reports whether pods hold something on a node.
 func busy(n whatif.Node) bool { return n.State != nil && len(n.State.Entries) > 0 }
-
-func priority(p *v1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
-}
 
 // toPlace returns the workload of an existing pod that a scheduler has to place: a pending one, or one that has to
 // leave its node. A pod that no scheduler would accept is barred from all nodes.

@@ -28,9 +28,14 @@ func Cut(message string) string {
 	if !ok {
 		return ""
 	}
-	if _, after, ok := strings.Cut(head, noneBegins); ok {
-		head = after
-	}
-	head, _, _ = strings.Cut(head, remedyBegins)
+	head, _, _ = strings.Cut(uncounted(head), remedyBegins)
 	return head
+}
+
+// uncounted returns a message without kube-scheduler's "0/5 nodes are available: ".
+func uncounted(message string) string {
+	if _, after, ok := strings.Cut(message, noneBegins); ok {
+		return after
+	}
+	return message
 }

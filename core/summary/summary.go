@@ -127,13 +127,9 @@ func Of(f *Facts) Summary {
 	}
 	s := f.ofNodes()
 	if f.State == Refused && s.Kind == Fits && len(f.Unjudged) > 0 && f.Message != "" {
-		// The scheduler has looked at what is not judged here.
+		// What this sentence leaves out may be why: the scheduler judges all requirements of the pod.
 		s.Kind = NotKnown
-		why := f.Message
-		if _, after, ok := strings.Cut(why, noneBegins); ok {
-			why = after
-		}
-		s.Text += "; its scheduler has refused it: " + printable.Clip(strings.TrimRight(why, ". "), maxSaid)
+		s.Text += "; its scheduler has refused it: " + printable.Clip(strings.TrimRight(uncounted(f.Message), ". "), maxSaid)
 	}
 	if f.State == Untried && (s.Kind == Fits || s.Kind == NotNow) {
 		s.Kind = NotTried

@@ -15,6 +15,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Sleep waits for a time, or returns the cause of the context's end.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Fate is the outcome of a pod.
 type Fate string
 

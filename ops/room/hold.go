@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
 )
@@ -110,18 +110,13 @@ func (x *carrying) goalsFirst(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
 		}
-		if slices.ContainsFunc(x.left, func(m move) bool { return priority(m.pod) > priority(p) }) {
+		if slices.ContainsFunc(x.left, func(m move) bool {
+			return corev1.PodPriority(m.pod) > corev1.PodPriority(p)
+		}) {
 			return false, nil
 		}
 	}
 	return len(x.goals) > 0, nil
-}
-
-func priority(p *v1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }
 
 // names returns the names of the pods that are left and have no places.

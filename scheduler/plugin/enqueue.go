@@ -128,12 +128,12 @@ func (p *Plugin) hint(pod *v1.Pod, node string) fwk.QueueingHint {
 		p.waiting.Observed(node)
 		return fwk.QueueSkip
 	}
+	if p.holds(pod) != "" {
+		return fwk.QueueSkip // its release wakes the pod
+	}
 	s, status := translate(pod)
 	if status != nil {
 		return fwk.QueueSkip // the request is still invalid
-	}
-	if p.holds(pod) != "" {
-		return fwk.QueueSkip // its release wakes the pod
 	}
 	if p.evicting().Awaits(pod, node) {
 		return fwk.Queue

@@ -56,7 +56,7 @@ func (p *Plugin) book(cs fwk.CycleState, s *podState, pod *v1.Pod, node string) 
 	}
 	s.bare = len(v.Holdings) == 0
 	p.waiting.Remove(string(pod.UID))
-	p.joinGang(cs, pod, node, len(v.Holdings) > 0)
+	p.joinGang(cs, pod, node, !s.bare)
 	arrange.Placed(cs, string(pod.UID), func() int64 { return p.costAt(s, n, v) })
 	return p.recordReserve(s, node, v, nil)
 }

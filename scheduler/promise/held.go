@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// This file has the pods that wait until a request of their controller has its room: whoever comes first takes it
-// otherwise. A pod waits only as long as a request of its own namespace asks for, and never after the request's time.
+// This file holds back pods while a request that names their controller has no room yet. Otherwise one of these pods
+// could take the room that the request waits for. A pod is held back only by a request of its own namespace, and no
+// longer than that request asks for.
 
 // MaxHeld bounds the requests for which pods are held back at a time.
 const MaxHeld = 1024

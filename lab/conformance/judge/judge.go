@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
 	configv1beta1 "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/tenon-numa/tenon/core/topo"
@@ -175,7 +176,8 @@ func (j Judge) refusal(ctx context.Context, s *Scene, p Pod) (string, error) {
 // eviction explains an eviction after which no more important pod runs on the node.
 func eviction(s *Scene, p Pod) string {
 	for _, other := range s.Pods {
-		if other.Fate == Runs && other.Spec.NodeName == p.Spec.NodeName && priority(other.Pod) > priority(p.Pod) {
+		if other.Fate == Runs && other.Spec.NodeName == p.Spec.NodeName &&
+			corev1.PodPriority(other.Pod) > corev1.PodPriority(p.Pod) {
 			return ""
 		}
 	}
@@ -183,13 +185,6 @@ func eviction(s *Scene, p Pod) string {
 		return "evicted before it ran"
 	}
 	return "evicted from " + p.Spec.NodeName + ", where no pod of a higher priority runs"
-}
-
-func priority(p *v1.Pod) int32 {
-	if p.Spec.Priority == nil {
-		return 0
-	}
-	return *p.Spec.Priority
 }
 
 // wait names a node that admits a waiting pod now, or after the eviction of less important pods.
@@ -237,7 +232,7 @@ const maxVictims = 8
 func (j Judge) Victims(ctx context.Context, n *Node, p *v1.Pod) ([]*v1.Pod, error) {
 	var less []*v1.Pod
 	for _, other := range n.Pods {
-		if priority(other) < priority(p) {
+		if corev1.PodPriority(other) < corev1.PodPriority(p) {
 			less = append(less, other)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 	"github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/machines"
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // played is the part of a cluster that belongs to one case.
@@ -117,20 +118,9 @@ func (p *played) restart(ctx context.Context, as conformance.Node) error {
 		if ready {
 			return nil
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := workload.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("wait for node %s: %w", node, err)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/lab/conformance"
 	"github.com/tenon-numa/tenon/lab/conformance/judge"
 	"github.com/tenon-numa/tenon/lab/controllers"
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // numaAttribute is the attribute of devices that has their NUMA node.
@@ -124,7 +125,7 @@ func (p *played) awaitReleased(ctx context.Context, pods []*v1.Pod) (waited bool
 			return waited, nil
 		}
 		waited = true
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+		if err := workload.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return waited, fmt.Errorf("wait for the release of claims: %w", err)
 		}
 	}

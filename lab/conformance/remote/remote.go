@@ -217,7 +217,7 @@ func (c *cluster) makeNamespace(ctx context.Context) error {
 			c.created = true
 			return nil
 		case err == nil:
-			err = wait(ctx, time.Second)
+			err = workload.Sleep(ctx, time.Second)
 		}
 		if err != nil {
 			return fmt.Errorf("get namespace %s: %w", c.Namespace, err)
@@ -249,20 +249,9 @@ func (c *cluster) create(ctx context.Context, p *v1.Pod, nodes ...string) error 
 			return fmt.Errorf("create pod %s: %w", p.Name, err)
 		}
 		// A controller makes the service account of a new namespace a moment later.
-		if err := wait(ctx, 200*time.Millisecond); err != nil {
+		if err := workload.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return fmt.Errorf("create pod %s: wait for the service account: %w", p.Name, err)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

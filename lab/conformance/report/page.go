@@ -85,27 +85,22 @@ func (r *Report) row() string {
 // lost returns the names of the cases that failed as an item of the list, by level.
 func (r *Report) lost() string {
 	var parts []string
-	for _, l := range conformance.Levels() {
+	add := func(what string, is func(c Case) bool) {
 		var names []string
 		for _, c := range r.Cases {
-			if c.Area == "" && c.Level == l && !c.Passed {
+			if is(c) && !c.Passed {
 				names = append(names, c.Name)
 			}
 		}
 		if len(names) > 0 {
-			parts = append(parts, string(l)+" ("+strings.Join(names, ", ")+")")
+			parts = append(parts, what+" ("+strings.Join(names, ", ")+")")
 		}
 	}
+	for _, l := range conformance.Levels() {
+		add(string(l), func(c Case) bool { return c.Area == "" && c.Level == l })
+	}
 	for _, area := range conformance.Areas() {
-		var names []string
-		for _, c := range r.Cases {
-			if c.Area == area && !c.Passed {
-				names = append(names, c.Name)
-			}
-		}
-		if len(names) > 0 {
-			parts = append(parts, area+" ("+strings.Join(names, ", ")+")")
-		}
+		add(area, func(c Case) bool { return c.Area == area })
 	}
 	if len(parts) == 0 {
 		parts = []string{"none"}
