@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -17,7 +16,7 @@ import (
 const (
 	PolicyAnnotation = "tenon.sh/numa-policy"
 	ScopeAnnotation  = "tenon.sh/numa-scope"
-	// AlignAnnotation lists the resources to align, and drivers of claims ([NearDrivers]); IgnoreAnnotation lists
+	// AlignAnnotation lists the resources to align, and devices of claims ([NearDevices]); IgnoreAnnotation lists
 	// resources that need not be aligned. With resources in one of them and no policy, the policy is single-numa-node.
 	AlignAnnotation  = "tenon.sh/align"
 	IgnoreAnnotation = "tenon.sh/align-ignore"
@@ -30,7 +29,6 @@ const (
 const (
 	maxNames     = 16
 	maxNamesText = 2048 // bytes
-	maxDriver    = 63   // of the name of a driver, as the API server has it
 )
 
 // Demand reads a pod's own demand from its annotations. Tenon's annotations take precedence over those of Volcano and
@@ -124,7 +122,7 @@ func listed(p *v1.Pod) (annotation string, names []string, err error) {
 		return "", nil, unknown(p, annotation, value, fmt.Sprintf("at most %d names", maxNames))
 	}
 	if annotation == AlignAnnotation {
-		if names, err = withoutDrivers(p, names); err != nil {
+		if names, err = withoutDevices(p, names); err != nil {
 			return "", nil, err
 		}
 		if len(names) == 0 {
@@ -132,58 +130,6 @@ func listed(p *v1.Pod) (annotation string, names []string, err error) {
 		}
 	}
 	return annotation, names, nil
-}
-
-// driverPrefix marks the name of a driver in a list.
-const driverPrefix = "driver:"
-
-// NearDrivers returns the drivers of claims (DRA) whose devices a pod demands to have on the NUMA nodes of its CPUs and
-// memory. An entry that is not understood is an error of [Demand].
-func NearDrivers(p *v1.Pod) (out []string) {
-	value := p.Annotations[AlignAnnotation]
-	if len(value) > maxNamesText {
-		return nil
-	}
-	for _, name := range strings.Split(value, ",") {
-		if driver, ok := strings.CutPrefix(name, driverPrefix); ok {
-			out = append(out, driver)
-		}
-	}
-	return out
-}
-
-// withoutDrivers returns the names of a list that do not name drivers. A driver that cannot exist, or that is
-// there twice, is an error, and so is a driver in a pod that asks for no devices.
-func withoutDrivers(p *v1.Pod, list []string) (names []string, err error) {
-	for i, name := range list {
-		driver, ok := strings.CutPrefix(name, driverPrefix)
-		switch {
-		case !ok:
-			names = append(names, name)
-		case len(validation.IsDNS1123Subdomain(driver)) > 0 || len(driver) > maxDriver:
-			return nil, unknown(p, AlignAnnotation, name, driverPrefix+"NAME, where NAME is that of a DRA driver")
-		case slices.Contains(list[:i], name):
-			return nil, unknown(p, AlignAnnotation, p.Annotations[AlignAnnotation], "every driver once")
-		case len(p.Spec.ResourceClaims) == 0 && !asksForDevices(p):
-			return nil, fmt.Errorf("pod %s/%s: annotation %s: %q demands where devices of claims are, and the pod has none: "+
-				"add claims (spec.resourceClaims), or remove it", p.Namespace, p.Name, AlignAnnotation, printable.Clip(name, 60))
-		}
-	}
-	return names, nil
-}
-
-// asksForDevices reports whether a container asks for an extended resource, which DRA may serve.
-func asksForDevices(p *v1.Pod) bool {
-	for _, all := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range all {
-			for name := range all[i].Resources.Limits {
-				if extended(name) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // parseNames reads the list of resources in an annotation. Each resource must be in own, the resources that the pod

@@ -1,7 +1,7 @@
 package pod
 
 import (
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -54,29 +54,33 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// Drivers in the list are a demand of their own: they go with any policy, and add none.
-func TestDriversWhoseDevicesAreDemandedNear(t *testing.T) {
+// Devices of claims in the list are a demand of their own: they go with any policy, and add none.
+func TestDevicesThatAreDemandedNear(t *testing.T) {
+	type notes = map[string]string
+	gpu := Near{Drivers: []string{"gpu.acme.com"}}
 	for _, c := range []struct {
-		notes   map[string]string
-		drivers []string
-		rest    place.Demand
+		notes notes
+		near  Near
+		rest  place.Demand
 	}{
-		{map[string]string{AlignAnnotation: "cpu"}, nil, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
-		{map[string]string{AlignAnnotation: "driver:gpu.acme.com"}, []string{"gpu.acme.com"}, place.Demand{}},
-		{map[string]string{AlignAnnotation: "driver:b.acme.com,cpu,driver:a.acme.com"},
-			[]string{"b.acme.com", "a.acme.com"}, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
-		{map[string]string{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "none"},
-			[]string{"gpu.acme.com"}, place.Demand{}},
-		{map[string]string{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "restricted"},
-			[]string{"gpu.acme.com"}, place.Demand{Policy: place.Restricted}},
+		{notes{AlignAnnotation: "cpu"}, Near{}, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
+		{notes{AlignAnnotation: "driver:gpu.acme.com"}, gpu, place.Demand{}},
+		{notes{AlignAnnotation: "driver:b.acme.com,cpu,driver:a.acme.com"},
+			Near{Drivers: []string{"b.acme.com", "a.acme.com"}}, place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
+		{notes{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "none"}, gpu, place.Demand{}},
+		{notes{AlignAnnotation: "driver:gpu.acme.com", PolicyAnnotation: "restricted"}, gpu,
+			place.Demand{Policy: place.Restricted}},
+		{notes{AlignAnnotation: "class:gpu.acme.com,claim:devices/gpu,claim:more,claim:more/nic/fast"},
+			Near{Classes: []string{"gpu.acme.com"}, Requests: []ClaimRequest{{"devices", "gpu", ""}, {"more", "", ""},
+				{"more", "nic", "fast"}}}, place.Demand{}},
 	} {
 		p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
-		p.Annotations, p.Spec.ResourceClaims = c.notes, []v1.PodResourceClaim{{Name: "devices"}}
+		p.Annotations, p.Spec.ResourceClaims = c.notes, []v1.PodResourceClaim{{Name: "devices"}, {Name: "more"}}
 		if d, err := Demand(p); err != nil || d != c.rest {
 			t.Errorf("%v: demand %v, %v; want %v", c.notes, d, err, c.rest)
 		}
-		if got := NearDrivers(p); !slices.Equal(got, c.drivers) {
-			t.Errorf("%v: drivers %v, want %v", c.notes, got, c.drivers)
+		if got := NearDevices(p); !reflect.DeepEqual(got, c.near) {
+			t.Errorf("%v: devices %v, want %v", c.notes, got, c.near)
 		}
 	}
 }
@@ -110,7 +114,12 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 		{AlignAnnotation, strings.Repeat("cpu,", 16) + "cpu", `want at most 16 names`},
 		{AlignAnnotation, "cpu,driver:", `unknown value "driver:": want driver:NAME`},
 		{AlignAnnotation, "driver:GPU.example.com", `unknown value "driver:GPU.example.com": want driver:NAME`},
-		{AlignAnnotation, "driver:a.example,driver:a.example", `want every driver once`},
+		{AlignAnnotation, "driver:a.example,driver:a.example", `want every name once`},
+		{AlignAnnotation, "class:", `unknown value "class:": want class:NAME`},
+		{AlignAnnotation, "claim:", `unknown value "claim:": want claim:NAME, claim:NAME/REQUEST or `},
+		{AlignAnnotation, "claim:a/b/c/d", `unknown value "claim:a/b/c/d": want claim:NAME`},
+		{AlignAnnotation, "claim:a/", `unknown value "claim:a/": want claim:NAME`},
+		{AlignAnnotation, "claim:A", `unknown value "claim:A": want claim:NAME`},
 		{AlignAnnotation, "driver:a.example,gpu", `"gpu" is not a resource that the pod can get`},
 		{IgnoreAnnotation, "driver:a.example", `"driver:a.example" is not a resource that the pod can get`},
 		{IgnoreAnnotation, "gpu", `annotation tenon.sh/align-ignore: "gpu" is not a resource that the pod can get`},
@@ -136,6 +145,8 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 	burstable := podtest.Pod("p", podtest.Box("c", "cpu=2 memory=1Ki", ""))
 	devices := podtest.Pod("p", podtest.Box("c", "cpu=2 acme.com/gpu=1", "acme.com/gpu=1"))
 	whole := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+	claiming := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki"))
+	claiming.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}, {Name: "nic"}}
 	for _, c := range []struct {
 		pod   *v1.Pod
 		notes notes
@@ -152,6 +163,10 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 		{devices, notes{AlignAnnotation: "driver:gpu.acme.com"}, ""},
 		{whole, notes{AlignAnnotation: "driver:gpu.acme.com"},
 			`"driver:gpu.acme.com" demands where devices of claims are, and the pod has none`},
+		{whole, notes{AlignAnnotation: "class:gpu"}, `"class:gpu" demands where devices of claims are, and the pod has none`},
+		{claiming, notes{AlignAnnotation: "claim:gpus/gpu"},
+			`the pod has no claim "gpus": name one of spec.resourceClaims (gpu, nic)`},
+		{claiming, notes{AlignAnnotation: "claim:gpu/other"}, ""},
 		{whole, notes{AlignAnnotation: "cpu", IgnoreAnnotation: "memory"},
 			"annotations tenon.sh/align and tenon.sh/align-ignore are both there"},
 		{whole, notes{AlignAnnotation: "cpu", PolicyAnnotation: "none"},

@@ -257,7 +257,7 @@ func (r Reason) remedy() string {
 		return "wait for pods with such devices to end, or ask for fewer in the pod's claims"
 	case FarDevices:
 		if r.Want == 1 {
-			return "wait for pods with such devices to end, or take their driver out of tenon.sh/align"
+			return "wait for pods with such devices to end, or take their name out of tenon.sh/align"
 		}
 		return "wait for pods with such devices to end, or set claims: Prefer in the scheduler's arguments"
 	case Drawn, Demanded:

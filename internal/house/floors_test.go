@@ -164,7 +164,7 @@ var floors = []floor{
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document api/pod scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/steer", nil, words(`core/idset api/config api/pod cluster/claims scheduler/fwk`),
+	{"scheduler/steer", nil, words(`core/idset core/printable api/config api/pod cluster/claims scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/arrange", nil, words(`api/config core/assign scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},

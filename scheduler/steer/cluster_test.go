@@ -224,9 +224,13 @@ func (b *bench) claim(pod *v1.Pod, spec resourcev1.DeviceClaim) {
 	pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, v1.PodResourceClaim{Name: name, ResourceClaimName: &name})
 }
 
+// forExtended stands for the claim that kube-scheduler makes for extended resources.
+const forExtended = "extended"
+
 // outcome is what the plugin did with a pod on the node.
 type outcome struct {
 	devices []string // driver/pool/device, ascending
+	granted []string // the same with the claim and the request in front
 	why     string   // why it was refused
 }
 
@@ -259,11 +263,17 @@ func (b *bench) scheduleIn(ctx context.Context, t testing.TB, cs fwk.CycleState,
 		return outcome{why: status.Message()}
 	}
 	var out outcome
-	for _, a := range b.pending {
+	for uid, a := range b.pending {
+		claim := string(uid)
+		if b.claims[claim] == nil {
+			claim = forExtended
+		}
 		for _, r := range a.Devices.Results {
 			out.devices = append(out.devices, r.Driver+"/"+r.Pool+"/"+r.Device)
+			out.granted = append(out.granted, claim+"/"+r.Request+" "+out.devices[len(out.devices)-1])
 		}
 	}
 	slices.Sort(out.devices)
+	slices.Sort(out.granted)
 	return out
 }

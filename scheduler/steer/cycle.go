@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,12 +17,14 @@ type cycle struct {
 	seen  seen               // what the wrapped plugin read in PreFilter
 	nodes map[string]*ofNode // the slices that each node has for itself, as the index had them in PreFilter
 	rest  *rest              // the other slices
-	// held are the devices of claims that were allocated before, or reserved by another pod of the group.
-	held []claims.ID
+	// held are the devices of claims that were allocated before, or reserved by another pod of the group. bound are those
+	// that the pod demands near its CPUs and memory.
+	held, bound []claims.ID
+	// wanted are the claims that are to be allocated, without the one for extended resources.
+	wanted []*resourcev1.ResourceClaim
 	// open is true if there is something to allocate.
-	open bool
-	// drivers are those whose devices the pod demands near its CPUs and memory.
-	drivers []string
+	open   bool
+	demand demand
 	// lists counts the requests with alternatives (firstAvailable). whole is true if a request is for all devices, or for
 	// devices that others may hold.
 	lists int
@@ -127,7 +130,7 @@ func (v *view) Read(key fwk.StateKey) (fwk.StateData, error) {
 func (v *view) Write(key fwk.StateKey, d fwk.StateData) { v.data[key] = d }
 func (v *view) Delete(key fwk.StateKey)                 { delete(v.data, key) }
 
-// readClaims sets held and lists by the claims of a pod.
+// readClaims sets what c has about the claims of a pod.
 func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 	for i := range pod.Spec.ResourceClaims {
 		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
@@ -140,15 +143,28 @@ func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 		}
 		for _, r := range claim.Spec.Devices.Requests {
 			c.lists += min(len(r.FirstAvailable), 1)
-			c.whole = c.whole || r.Exactly != nil && (r.Exactly.AllocationMode == resourcev1.DeviceAllocationModeAll ||
-				r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess)
+			c.whole = c.whole || isWhole(&r)
 		}
-		switch {
-		case claim.Status.Allocation != nil:
-			c.held = append(c.held, claims.DevicesOf(claim.Status.Allocation)...)
-		default:
+		a := claim.Status.Allocation
+		if a == nil {
 			// Another pod of the group has reserved the claim, or else the wrapped plugin would have refused the pod.
-			c.held = append(c.held, claims.DevicesOf(pending(all, claim.UID))...)
+			a = pending(all, claim.UID)
 		}
+		if a == nil {
+			c.wanted = append(c.wanted, claim)
+			continue
+		}
+		c.held = append(c.held, claims.DevicesOf(a)...)
+		c.bound = append(c.bound, c.demand.of(claim, a)...)
 	}
+}
+
+// isWhole reports whether a request, or an alternative of it, is for all devices, or for devices that others may hold.
+func isWhole(r *resourcev1.DeviceRequest) bool {
+	if e := r.Exactly; e != nil {
+		return e.AllocationMode == resourcev1.DeviceAllocationModeAll || e.AdminAccess != nil && *e.AdminAccess
+	}
+	return slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool {
+		return s.AllocationMode == resourcev1.DeviceAllocationModeAll
+	})
 }

@@ -57,6 +57,7 @@ func (d *device) String() string { return d.driver + "/" + d.pool + "/" + d.name
 // request is a request as the exhaustive search sees it: one of its wishes is fulfilled.
 type request struct {
 	claim  int
+	name   string
 	wishes []wish
 	// together: the devices of all requests of the claim are on one board.
 	together bool
@@ -92,20 +93,54 @@ type world struct {
 	requests []request
 	near     steer.Near
 	drivers  []string  // the pod demands their devices near
+	named    []string  // the pod demands what these get: class:NAME, claim:NAME/...
 	held     []*device // a claim of the pod was allocated before
 }
 
+// holder is the request for which the pod holds devices.
+func (w *world) holder() *request {
+	claims := 0
+	for _, q := range w.requests {
+		claims = max(claims, q.claim+1)
+	}
+	return &request{claim: claims, name: "r", wishes: []wish{{}}}
+}
+
+// path names a wish of the request as [outcome] does.
+func (q *request) path(wish int) string {
+	switch {
+	case q.extended:
+		return forExtended + "/" + q.name
+	case len(q.wishes) == 1:
+		return fmt.Sprintf("claim-%d/%s", q.claim, q.name)
+	}
+	return fmt.Sprintf("claim-%d/%s/s%d", q.claim, q.name, wish)
+}
+
+// demands reports whether the pod demands a device of a driver that a wish of a request gets.
+func (w *world) demands(driver string, q *request, wish int) bool {
+	return slices.Contains(w.drivers, driver) || slices.ContainsFunc(w.named, func(name string) bool {
+		if class, is := strings.CutPrefix(name, "class:"); is {
+			return classNames[q.wishes[wish].driver] == class
+		}
+		return strings.HasPrefix(q.path(wish)+"/", strings.TrimPrefix(name, "claim:")+"/")
+	})
+}
+
+// classNames are the names of classes by driver.
+var classNames = map[string]string{"": "any", "a.example.com": "a", "b.example.com": "b"}
+
 func draw(r *rand.Rand) *world {
 	// The parts of a card are on its NUMA node; some drivers may see it otherwise.
-	w, cards, mixed := &world{}, map[string][]int{}, r.IntN(5) == 0
+	w, cards, mixed, unknown := &world{}, map[string][]int{}, r.IntN(5) == 0, r.IntN(20) == 0
 	ids := []int{0, 1, 4, 9}[:2+r.IntN(3)]
 	for i := range 2 + r.IntN(7) {
 		d := &device{driver: []string{"a.example.com", "b.example.com"}[r.IntN(2)], name: fmt.Sprintf("d%d", i),
 			pool: []string{"node", "node", "node-2"}[r.IntN(3)], model: []string{"x", "y"}[r.IntN(2)],
 			board: int64(r.IntN(4)) - 1, taken: r.IntN(4) == 0}
-		switch r.IntN(8) {
-		case 0: // unknown
-		case 1:
+		switch n := r.IntN(8); {
+		case n == 0 || unknown:
+		case n == 1:
 			d.numas = []int{ids[r.IntN(len(ids))], ids[r.IntN(len(ids))]}[:1+r.IntN(2)]
 			if !hasLists {
 				d.numas = d.numas[:1]
@@ -152,7 +187,7 @@ func (q request) all() bool {
 // claim draws what the pod asks for.
 func (w *world) claim(r *rand.Rand) {
 	if has(extended) && r.IntN(4) == 0 {
-		w.requests = append(w.requests, request{claim: -1, extended: true, wishes: []wish{
+		w.requests = append(w.requests, request{claim: -1, name: "container-0-request-0", extended: true, wishes: []wish{
 			{driver: []string{"a.example.com", "b.example.com"}[r.IntN(2)], count: 1 + r.IntN(2)}}})
 		if r.IntN(2) == 0 {
 			return
@@ -161,7 +196,7 @@ func (w *world) claim(r *rand.Rand) {
 	for claim := range 1 + r.IntN(2) {
 		together := r.IntN(4) == 0
 		for range 1 + r.IntN(2) {
-			q := request{claim: claim, together: together}
+			q := request{claim: claim, name: fmt.Sprintf("r%d", len(w.requests)), together: together}
 			n := []int{1, 1, 1, 2}[r.IntN(4)]
 			if !has(lists) {
 				n = 1
@@ -189,6 +224,25 @@ func (w *world) place(r *rand.Rand, ids []int) {
 	w.near.Must = r.IntN(2) == 0
 	if r.IntN(3) == 0 {
 		w.drivers = [][]string{{"a.example.com"}, {"b.example.com"}, {"a.example.com", "b.example.com"}}[r.IntN(3)]
+	}
+	for range 2 {
+		if r.IntN(3) > 0 {
+			continue
+		}
+		q := &w.requests[r.IntN(len(w.requests))]
+		if len(w.held) > 0 && r.IntN(3) == 0 {
+			q = w.holder()
+		}
+		wish := r.IntN(len(q.wishes))
+		name := "claim:" + q.path(wish)
+		parts := strings.Split(name, "/")
+		switch name = strings.Join(parts[:1+r.IntN(len(parts))], "/"); {
+		case q.extended || r.IntN(3) == 0:
+			name = "class:" + classNames[q.wishes[wish].driver]
+		}
+		if !slices.Contains(w.named, name) {
+			w.named = append(w.named, name)
+		}
 	}
 	for _, id := range ids {
 		if r.IntN(3) == 0 {
@@ -232,7 +286,7 @@ func (w *world) put(b *bench) *v1.Pod {
 		}
 		b.slices = append(append(b.slices, parts[:]...), counters(parts[:], all)...)
 	}
-	for name, driver := range map[string]string{"any": "", "a": "a.example.com", "b": "b.example.com"} {
+	for driver, name := range classNames {
 		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if driver != "" {
 			class.Spec.Selectors = selector(fmt.Sprintf("device.driver == %q", driver))
@@ -305,8 +359,12 @@ func selector(expression string) []resourcev1.DeviceSelector {
 // pod returns the pod of a world, and adds its claims to the cluster.
 func (w *world) pod(b *bench) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "pod"}}
-	if len(w.drivers) > 0 {
-		pod.Annotations = map[string]string{apipod.AlignAnnotation: "driver:" + strings.Join(w.drivers, ",driver:")}
+	demanded := slices.Clone(w.named)
+	for _, driver := range w.drivers {
+		demanded = append(demanded, "driver:"+driver)
+	}
+	if len(demanded) > 0 {
+		pod.Annotations = map[string]string{apipod.AlignAnnotation: strings.Join(demanded, ",")}
 	}
 	for _, q := range w.requests {
 		if q.extended {
@@ -317,11 +375,11 @@ func (w *world) pod(b *bench) *v1.Pod {
 	}
 	for claim := 0; ; claim++ {
 		var spec resourcev1.DeviceClaim
-		for i, q := range w.requests {
+		for _, q := range w.requests {
 			if q.claim != claim {
 				continue
 			}
-			spec.Requests = append(spec.Requests, q.written(fmt.Sprintf("r%d", i)))
+			spec.Requests = append(spec.Requests, q.written())
 			if q.together {
 				spec.Constraints = []resourcev1.DeviceConstraint{
 					{MatchAttribute: new(resourcev1.FullyQualifiedName(boardAttribute))}}
@@ -333,7 +391,8 @@ func (w *world) pod(b *bench) *v1.Pod {
 		b.claim(pod, spec)
 	}
 	if len(w.held) > 0 {
-		b.claim(pod, resourcev1.DeviceClaim{})
+		b.claim(pod, resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r",
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "any", Count: int64(len(w.held))}}}})
 		a := &resourcev1.AllocationResult{}
 		for _, d := range w.held {
 			a.Devices.Results = append(a.Devices.Results, resourcev1.DeviceRequestAllocationResult{Request: "r",
@@ -344,10 +403,10 @@ func (w *world) pod(b *bench) *v1.Pod {
 	return pod
 }
 
-func (q request) written(name string) resourcev1.DeviceRequest {
-	out := resourcev1.DeviceRequest{Name: name}
+func (q request) written() resourcev1.DeviceRequest {
+	out := resourcev1.DeviceRequest{Name: q.name}
 	for i, w := range q.wishes {
-		class := map[string]string{"": "any", "a.example.com": "a", "b.example.com": "b"}[w.driver]
+		class := classNames[w.driver]
 		mode, selectors := resourcev1.DeviceAllocationModeExactCount, []resourcev1.DeviceSelector(nil)
 		if w.count == 0 {
 			mode = resourcev1.DeviceAllocationModeAll
@@ -378,7 +437,7 @@ func (q request) written(name string) resourcev1.DeviceRequest {
 
 func (w *world) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "near %+v, demanded drivers %v\n", w.near, w.drivers)
+	fmt.Fprintf(&out, "near %+v, demanded drivers %v, named %v\n", w.near, w.drivers, w.named)
 	for _, d := range w.devices {
 		fmt.Fprintf(&out, "device %s on %v model %s board %d taken %v part %v whole %v tainted %v, %d of %d left\n",
 			d, d.numas, d.model, d.board, d.taken, d.part, d.whole, d.tainted, d.left, d.capacity)

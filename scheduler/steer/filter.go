@@ -3,7 +3,6 @@ package steer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,11 +31,18 @@ func (p *Plugin) PreFilter(
 	p.dra.use(&p.index)
 	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
 	p.dra.use(nil)
-	if !status.IsSuccess() {
+	if !status.IsSuccess() && !status.IsSkip() {
+		return named, status
+	}
+	d, err := p.readDemand(pod)
+	if err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
+	}
+	if status.IsSkip() {
 		return named, status
 	}
 	c := newCycle(p.dra.take())
-	c.drivers = apipod.NearDrivers(pod)
+	c.demand = d
 	c.seen.owned(pod.UID)
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
@@ -64,7 +70,7 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	name := info.Node().Name
 	n := c.nodes[name]
 	located := n != nil && len(n.where) > 0
-	if !located && len(c.drivers) == 0 {
+	if !located && c.demand.empty() {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}
 	if located && n.standIns != nil {
@@ -76,9 +82,35 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 		return status
 	}
 	if !located || near.Unknown {
-		return p.DynamicResources.Filter(ctx, cs, pod, info)
+		status := p.DynamicResources.Filter(ctx, cs, pod, info)
+		if status.IsSuccess() && c.open && c.demand.limits() && !near.Unknown && len(near.NUMAs) > 0 {
+			return p.filterUnlocated(ctx, cs, pod, info, c, near)
+		}
+		return status
 	}
 	return p.filterNear(ctx, cs, pod, info, c, near)
+}
+
+// filterUnlocated is Filter for a node without located devices, if the pod demands devices of classes, claims or
+// requests. Where a device plugin serves the resource, or an alternative is not demanded, it may get others.
+func (p *Plugin) filterUnlocated(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near Near,
+) *fwk.Status {
+	name := info.Node().Name
+	a, _, fault := p.runLimited(ctx, cs, pod, info, c, near.NUMAs, c.asIs(name))
+	switch {
+	case fault != nil:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
+	case a == nil:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the node has no device with a known NUMA node"+asDemanded)
+	}
+	c.choose(name, choice{attempt: a, near: near.NUMAs})
+	return nil
 }
 
 // filterNear is Filter for a node with located devices. Where no devices are near the pod, it looks for another place
@@ -113,15 +145,20 @@ func (p *Plugin) filterNear(
 		return status
 	}
 	must := near.Must && len(near.NUMAs) > 0
-	demands := len(c.drivers) > 0 && len(near.NUMAs) > 0
+	demands := !c.demand.empty() && len(near.NUMAs) > 0
 	switch {
 	case found.apart && must:
 		return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
 	case fault != nil && (must || demands): // Reserve would refuse far devices, in each attempt anew
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
 	case c.open && found.apart && demands:
-		a, _, _ := p.trial.run(ctx, cs, pod, info, &c.seen, c.demanded(c.nodes[name], near.NUMAs))
-		if found.attempt = a; a == nil {
+		o := c.demanded(c.nodes[name], near.NUMAs)
+		if c.demand.limits() {
+			found.attempt, _, _ = p.runLimited(ctx, cs, pod, info, c, near.NUMAs, o)
+		} else {
+			found.attempt, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, o)
+		}
+		if found.attempt == nil {
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
 		}
 	case c.open && found.apart && len(near.NUMAs) > 0:
@@ -179,20 +216,20 @@ func (p *Plugin) elsewhere(
 // asDemanded ends the reason of a node that only the pod's demand excludes.
 const asDemanded = ", as " + apipod.AlignAnnotation + " demands"
 
-// unmet refuses a node that cannot meet the pod's demand for devices of some drivers, as far as that is known before
-// devices are allocated. A pod without exclusive CPUs and pinned memory is nowhere, so it demands nothing.
+// unmet refuses a node that cannot meet the pod's demand for devices, as far as that is known before devices are
+// allocated. A pod without exclusive CPUs and pinned memory is nowhere, so it demands nothing.
 func (c *cycle) unmet(n *ofNode, near Near) *fwk.Status {
 	if near.Unknown || len(near.NUMAs) == 0 {
 		return nil
 	}
-	for _, driver := range c.drivers {
+	for _, driver := range c.demand.drivers {
 		if !n.locates(driver) {
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 				fmt.Sprintf("no device of driver %s has a known NUMA node%s", driver, asDemanded))
 		}
 	}
-	for _, id := range c.held {
-		if near.Elsewhere == nil && slices.Contains(c.drivers, id.Driver) && !touches(n.where[id], near.NUMAs) {
+	for _, id := range c.bound {
+		if near.Elsewhere == nil && !n.near(id, near.NUMAs) {
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
 		}
 	}
@@ -243,9 +280,9 @@ func (p *Plugin) allocateNear(
 	c *cycle,
 	near Near,
 ) (a *attempt, tried bool, fault *fwk.Status) {
-	n, size, best, drivers := c.nodes[info.Node().Name], 0, int64(0), c.drivers
+	n, size, best, d := c.nodes[info.Node().Name], 0, int64(0), c.demand
 	if len(near.NUMAs) == 0 {
-		drivers = nil // the pod is nowhere, so it demands nothing
+		d = demand{} // the pod is nowhere, so it demands nothing
 	}
 	limited, deadline := ctx, time.Now().Add(p.limit) // the wrapped plugin bounds the first attempt itself
 	for target := range c.targets(n, near.NUMAs) {
@@ -263,7 +300,7 @@ func (p *Plugin) allocateNear(
 			}
 			return nil, false, fwk.AsStatus(fmt.Errorf("allocate near devices: %w", err))
 		}
-		one, failed, fault := p.try(limited, cs, pod, info, c, target, drivers)
+		one, failed, fault := p.try(limited, cs, pod, info, c, target, d)
 		switch {
 		case failed && a == nil:
 			return nil, false, fault
@@ -315,7 +352,11 @@ func (t *trial) run(
 	if status := t.prepare(ctx, v, pod, info, by, o); !status.IsSuccess() {
 		return nil, true, nil
 	}
-	switch status := t.plugin.Filter(ctx, v, pod, info); status.Code() {
+	status := t.plugin.Filter(ctx, v, pod, info)
+	for _, claim := range o.claims {
+		*claim.seen = *claim.real // which the plugin writes if the attempt counts
+	}
+	switch status.Code() {
 	case fwk.Success:
 		return &attempt{v}, false, nil
 	case fwk.Error:
@@ -323,6 +364,20 @@ func (t *trial) run(
 	default:
 		return nil, false, nil
 	}
+}
+
+// allocated returns the claims of an attempt with their allocations.
+func (t *trial) allocated(
+	ctx context.Context,
+	a *attempt,
+	pod *v1.Pod,
+	node string,
+) ([]*resourcev1.ResourceClaim, *fwk.Status) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dra.signals = nil
+	status := t.plugin.Reserve(ctx, a.state, pod, node)
+	return t.dra.signals, status
 }
 
 func (t *trial) prepare(

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
 
-	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -70,7 +69,7 @@ type recorder struct {
 	fwk.SharedDRAManager
 	mu      sync.Mutex
 	seen    seen
-	signals []claims.ID
+	signals []*resourcev1.ResourceClaim
 	// index, if not nil, is brought up to date when slices are read, and shows stand-ins of them.
 	index *index
 }
@@ -99,8 +98,8 @@ func (r *recorder) take() seen {
 	return out
 }
 
-// signaled returns the devices that were signaled since the last call.
-func (r *recorder) signaled() []claims.ID {
+// signaled returns the claims that were signaled since the last call, with their allocations.
+func (r *recorder) signaled() []*resourcev1.ResourceClaim {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := r.signals
@@ -139,7 +138,7 @@ func (c recordedClaims) GatherAllocatedState() (*structured.AllocatedState, erro
 
 func (c recordedClaims) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {
 	c.r.mu.Lock()
-	c.r.signals = append(c.r.signals, claims.DevicesOf(claim.Status.Allocation)...)
+	c.r.signals = append(c.r.signals, claim)
 	c.r.mu.Unlock()
 	return c.ResourceClaimTracker.SignalClaimPendingAllocation(uid, claim)
 }
@@ -168,6 +167,8 @@ type snapshot struct {
 	// offer is what PreFilter sees; nil outside of it, when the manager shows what there is.
 	offer *offer
 	seen  *seen // by the wrapped plugin in this cycle
+	// signals are claims that were signaled. Nothing is reserved for them.
+	signals []*resourcev1.ResourceClaim
 }
 
 // show sets the offer.
@@ -191,9 +192,30 @@ func (s *snapshot) ResourceSlices() fwk.ResourceSliceLister {
 	return snapshotSlices{s.SharedDRAManager.ResourceSlices(), s}
 }
 
+func (s *snapshot) DeviceClasses() fwk.DeviceClassLister {
+	if o, _ := s.shown(); o != nil && len(o.classes) > 0 {
+		return limitedClasses{s.SharedDRAManager.DeviceClasses(), o.classes}
+	}
+	return s.SharedDRAManager.DeviceClasses()
+}
+
 type snapshotClaims struct {
 	fwk.ResourceClaimTracker
 	s *snapshot
+}
+
+func (c snapshotClaims) Get(namespace, name string) (*resourcev1.ResourceClaim, error) {
+	if o, _ := c.s.shown(); o != nil && o.claims[name].seen != nil {
+		return o.claims[name].seen, nil
+	}
+	return c.ResourceClaimTracker.Get(namespace, name)
+}
+
+func (c snapshotClaims) SignalClaimPendingAllocation(_ types.UID, claim *resourcev1.ResourceClaim) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.s.signals = append(c.s.signals, claim)
+	return nil
 }
 
 func (c snapshotClaims) List() ([]*resourcev1.ResourceClaim, error) {

@@ -27,14 +27,19 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
 		return status
 	}
-	devices := append(p.dra.signaled(), c.held...)
+	devices, bound := slices.Clone(c.held), slices.Clone(c.bound)
+	for _, claim := range p.dra.signaled() {
+		devices = append(devices, claims.DevicesOf(claim.Status.Allocation)...)
+		bound = append(bound, c.demand.of(claim, claim.Status.Allocation)...)
+	}
 	n, near := c.nodes[node], p.places.Reserved(cs, node)
 	if n == nil || near.Unknown || len(near.NUMAs) == 0 {
 		return nil
 	}
 	if _, far := n.apart(devices, near.NUMAs); far && !near.Must {
-		devices = c.demands(devices)
+		devices = nil
 	}
+	devices = append(devices, bound...)
 	if id, apart := n.apart(devices, near.NUMAs); apart {
 		if slices.Equal(chosen.near, near.NUMAs) { // the next attempt would end in the same way
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs))
@@ -62,11 +67,6 @@ func (p *Plugin) PostFilter(
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	return result, status
-}
-
-// demands returns the devices of the drivers that the pod demands.
-func (c *cycle) demands(devices []claims.ID) []claims.ID {
-	return slices.DeleteFunc(devices, func(id claims.ID) bool { return !slices.Contains(c.drivers, id.Driver) })
 }
 
 // bonus marks the scores of nodes with devices near the pod. It is more than the wrapped plugin gives, which is at most

@@ -29,57 +29,67 @@ func (w *world) fit(chosen []*device) bool {
 	return true
 }
 
+// pick is a device that a request gets; wish tells by which of its alternatives.
+type pick struct {
+	*device
+	request *request
+	wish    int
+}
+
+// name returns the pick as [outcome] has it.
+func (p pick) name() string {
+	return p.request.path(p.wish) + " " + p.device.String()
+}
+
 // search calls visit with every set of devices that the claims allow.
-func (w *world) search(visit func(chosen []*device)) {
-	w.fulfil(0, nil, map[int]int64{}, func(chosen []*device) {
-		if w.fit(chosen) {
+func (w *world) search(visit func(chosen []pick)) {
+	w.fulfil(0, nil, map[int]int64{}, func(chosen []pick) {
+		if w.fit(devicesOf(chosen)) {
 			visit(chosen)
 		}
 	})
 }
 
+func devicesOf(chosen []pick) (out []*device) {
+	for _, p := range chosen {
+		out = append(out, p.device)
+	}
+	return out
+}
+
 // fulfil fulfils the requests from the given one on. boards has the board of each claim whose devices are together.
-func (w *world) fulfil(at int, chosen []*device, boards map[int]int64, visit func([]*device)) {
+func (w *world) fulfil(at int, chosen []pick, boards map[int]int64, visit func([]pick)) {
 	if at == len(w.requests) {
 		visit(chosen)
 		return
 	}
-	q := w.requests[at]
-	for _, wish := range q.wishes {
+	for i, wish := range w.requests[at].wishes {
 		var fit []*device
 		for _, d := range w.devices {
 			if wish.matches(d) {
 				fit = append(fit, d)
 			}
 		}
-		lacks := func(d *device) bool { return !wish.gets(d, chosen) }
+		lacks := func(d *device) bool { return !wish.gets(d, devicesOf(chosen)) }
 		if wish.count == 0 {
 			fit = slices.DeleteFunc(fit, func(d *device) bool { return wish.amount > d.capacity }) // these never have so much
 			if len(fit) > 0 && !slices.ContainsFunc(fit, lacks) {
-				w.take(at, wish.amount, fit, len(fit), chosen, boards, visit)
+				w.take(at, i, fit, len(fit), chosen, boards, visit)
 			}
 			continue
 		}
-		w.take(at, wish.amount, slices.DeleteFunc(fit, lacks), wish.count, chosen, boards, visit)
+		w.take(at, i, slices.DeleteFunc(fit, lacks), wish.count, chosen, boards, visit)
 	}
 }
 
-// take chooses so many devices for a request, in every way, and goes on with the next request. Of each shared device it
-// takes an amount.
-func (w *world) take(
-	at int,
-	amount int64,
-	fit []*device,
-	n int,
-	chosen []*device,
-	boards map[int]int64,
-	visit func([]*device),
-) {
+// take chooses so many devices for a wish of a request, in every way, and goes on with the next request. Of each shared
+// device it takes the wish's amount.
+func (w *world) take(at, wish int, fit []*device, n int, chosen []pick, boards map[int]int64, visit func([]pick)) {
 	if n == 0 {
 		w.fulfil(at+1, chosen, boards, visit)
 		return
 	}
-	q := w.requests[at]
+	q := &w.requests[at]
 	for i := range fit {
 		if len(fit)-i < n {
 			return
@@ -95,9 +105,10 @@ func (w *world) take(
 				next[claim] = board
 			}
 		}
-		d.left -= d.needs(amount)
-		w.take(at, amount, fit[i+1:], n-1, append(slices.Clone(chosen), d), next, visit)
-		d.left += d.needs(amount)
+		amount := d.needs(q.wishes[wish].amount)
+		d.left -= amount
+		w.take(at, wish, fit[i+1:], n-1, append(slices.Clone(chosen), pick{d, q, wish}), next, visit)
+		d.left += amount
 	}
 }
 
@@ -108,11 +119,12 @@ func aligned(chosen []*device, near []int) bool {
 	})
 }
 
-// meets reports whether all devices of the drivers that the pod demands are known to be on its NUMA nodes.
-func (w *world) meets(chosen []*device) bool {
-	return len(w.near.NUMAs) == 0 || !slices.ContainsFunc(chosen, func(d *device) bool {
-		return slices.Contains(w.drivers, d.driver) && (d.numas == nil || !aligned([]*device{d}, w.near.NUMAs))
-	})
+// meets reports whether all devices that the pod demands are known to be on its NUMA nodes.
+func (w *world) meets(chosen []pick) bool {
+	far := func(d *device) bool { return d.numas == nil || !aligned([]*device{d}, w.near.NUMAs) }
+	return len(w.near.NUMAs) == 0 ||
+		!slices.ContainsFunc(chosen, func(p pick) bool { return w.demands(p.driver, p.request, p.wish) && far(p.device) }) &&
+			!slices.ContainsFunc(w.held, func(d *device) bool { return w.demands(d.driver, w.holder(), 0) && far(d) })
 }
 
 // located reports whether each driver that the pod demands has a device whose NUMA node is known.
@@ -159,7 +171,8 @@ func TestDevicesAreAlignedWheneverTheyCanBe(t *testing.T) {
 		}
 	}
 	t.Logf("%v", count)
-	for _, kind := range []string{"aligned", "elsewhere", "few", "refused", "none", "as demanded", "demand refused"} {
+	for _, kind := range []string{"aligned", "elsewhere", "few", "refused", "none", "as demanded", "as named",
+		"demand refused", "nowhere"} {
 		if count[kind] == 0 && *draws >= 1000 {
 			t.Errorf("no pod was %s", kind)
 		}
@@ -168,20 +181,21 @@ func TestDevicesAreAlignedWheneverTheyCanBe(t *testing.T) {
 
 // judge compares what a pod got with the exhaustive search; it returns "" if both agree.
 func (w *world) judge(got outcome, count map[string]int) string {
-	allowed, can, meet, least := map[string][]*device{}, false, false, len(w.devices)
-	w.search(func(chosen []*device) {
+	allowed, can, meet, least := map[string][]pick{}, false, false, len(w.devices)
+	w.search(func(chosen []pick) {
 		var names []string
-		for _, d := range chosen {
-			names = append(names, d.String())
+		for _, p := range chosen {
+			names = append(names, p.name())
 		}
 		slices.Sort(names)
-		whole := append(slices.Clone(chosen), w.held...)
-		allowed[strings.Join(names, " ")] = whole
-		meet = meet || w.meets(whole)
-		can = can || aligned(whole, w.near.NUMAs) && w.meets(whole)
+		allowed[strings.Join(names, " ")] = chosen
+		whole := append(devicesOf(chosen), w.held...)
+		meet = meet || w.meets(chosen)
+		can = can || aligned(whole, w.near.NUMAs) && w.meets(chosen)
 		least = min(least, fewest(whole))
 	})
-	chosen, found := allowed[strings.Join(got.devices, " ")]
+	chosen, found := allowed[strings.Join(got.granted, " ")]
+	whole := append(devicesOf(chosen), w.held...)
 	must := w.near.Must && len(w.near.NUMAs) > 0
 	meet = meet && w.located()
 	switch {
@@ -190,23 +204,26 @@ func (w *world) judge(got outcome, count map[string]int) string {
 	case got.why != "":
 		return w.judgeRefusal(got.why, len(allowed), meet, count)
 	case !found:
-		return fmt.Sprintf("got %v, which is not allowed", got.devices)
+		return fmt.Sprintf("got %v, which is not allowed", got.granted)
 	case len(w.near.NUMAs) == 0:
 		count["few"]++
-		if n := fewest(chosen); n > least {
+		if n := fewest(whole); n > least {
 			return fmt.Sprintf("got %v on %d NUMA nodes, and %d are enough", got.devices, n, least)
 		}
 	case !w.meets(chosen) || !w.located():
 		return fmt.Sprintf("got %v, and the pod demands otherwise", got.devices)
 	case can:
 		count["aligned"]++
-		if !aligned(chosen, w.near.NUMAs) {
+		if !aligned(whole, w.near.NUMAs) {
 			return fmt.Sprintf("got %v, though there is an aligned set", got.devices)
 		}
 	case must:
 		return fmt.Sprintf("got %v, and no aligned set exists", got.devices)
-	case len(w.drivers) > 0:
+	case len(w.drivers)+len(w.named) > 0:
 		count["as demanded"]++
+		if len(w.named) > 0 {
+			count["as named"]++
+		}
 	default:
 		count["elsewhere"]++
 	}
@@ -225,6 +242,10 @@ func (w *world) judgeRefusal(why string, allowed int, meet bool, count map[strin
 		return ""
 	case !meet:
 		count["demand refused"]++
+		if strings.Contains(why, "the node has no device with a known NUMA node, as tenon.sh/align demands") {
+			count["nowhere"]++
+			return ""
+		}
 	default:
 		count["refused"]++
 	}

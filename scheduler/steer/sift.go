@@ -66,8 +66,8 @@ func (c *cycle) sifts(n *ofNode) bool {
 	return true
 }
 
-// try tries to allocate the devices on some NUMA nodes of a node, and, of the drivers, only those that are certainly
-// there. It returns nil if that is not possible. failed and fault are as for [trial.run].
+// try tries to allocate the devices on some NUMA nodes of a node, and of the demanded devices only those that are
+// certainly there. It returns nil if that is not possible. failed and fault are as for [trial.run].
 func (p *Plugin) try(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -75,13 +75,18 @@ func (p *Plugin) try(
 	info fwk.NodeInfo,
 	c *cycle,
 	near []int,
-	drivers []string,
+	d demand,
 ) (a *attempt, failed bool, fault *fwk.Status) {
 	n := c.nodes[info.Node().Name]
-	if !c.sifts(n) || logsSlices(ctx) {
-		return p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, near, drivers))
+	// Where all devices are located, those that are left are certainly near.
+	limits := d.limits() && (c.whole || n.unknown || len(c.rest.common) > 0)
+	switch {
+	case limits:
+		return p.runLimited(ctx, cs, pod, info, c, near, c.confined(n, near, d.drivers))
+	case !c.sifts(n) || logsSlices(ctx):
+		return p.trial.run(ctx, cs, pod, info, &c.seen, c.confined(n, near, d.drivers))
 	}
-	n.sift(near, drivers)
+	n.sift(near, d.drivers)
 	defer n.restore()
 	switch status := p.DynamicResources.Filter(ctx, cs, pod, info); status.Code() {
 	case fwk.Success:

@@ -57,8 +57,8 @@ type ofNode struct {
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
 	ids   [][]structured.DeviceID
-	// asked is true if the place of a device depends on where a PCI function is.
-	asked bool
+	// asked is true if the place of a device depends on where a PCI function is, and unknown if a device has none.
+	asked, unknown bool
 	// where has the NUMA nodes of each located device.
 	where    map[claims.ID][]int
 	standIns *standIns // nil if devices cannot be left out one by one
@@ -148,26 +148,30 @@ func (r *rest) mix() {
 
 // readNode reads the slices of a node. The result has no located devices if there are too many.
 func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofNode {
-	n := &ofNode{slices: list, where: map[claims.ID][]int{}}
+	n := &ofNode{slices: list}
 	devices, pools := 0, map[poolID]int{}
 	for _, s := range list {
 		if pools[poolOf(s)]++; pools[poolOf(s)] == 1 {
 			n.pools = append(n.pools, ownPool{poolID: poolOf(s)})
 		}
-		if devices += len(s.Spec.Devices); devices > maxDevices {
-			return &ofNode{slices: list}
-		}
+		devices += len(s.Spec.Devices)
+	}
+	for i := range n.pools {
+		n.pools[i].own = pools[n.pools[i].poolID]
+	}
+	if devices > maxDevices {
+		return n
+	}
+	n.where = map[claims.ID][]int{}
+	for _, s := range list {
 		numas, asked := claims.NUMAs(s, functions)
 		n.asked = n.asked || asked
 		n.numas, n.ids = append(n.numas, numas), append(n.ids, idsOf(s))
 		for i, on := range numas {
-			if on != nil {
+			if n.unknown = n.unknown || on == nil; on != nil {
 				n.where[claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: s.Spec.Devices[i].Name}] = on
 			}
 		}
-	}
-	for i := range n.pools {
-		n.pools[i].own = pools[n.pools[i].poolID]
 	}
 	if len(n.where) > 0 {
 		n.standIns = newStandIns(list)
@@ -207,11 +211,14 @@ func touches(on, near []int) bool {
 type offer struct {
 	slices  []*resourcev1.ResourceSlice
 	devices sets.Set[structured.DeviceID] // allocated ones, or others that it must not choose
+	// claims and classes are seen otherwise than they are; see [cycle.limit] and [limitedClasses].
+	claims  map[string]limited
+	classes []string
 }
 
 // ordered returns what a node has, with the devices on the given NUMA nodes first.
 func (c *cycle) ordered(n *ofNode, near []int) offer {
-	out := c.blank(n)
+	out := c.blank(n, *n.slices[0].Spec.NodeName)
 	for i := range n.slices {
 		out.order(n, i, near)
 	}
@@ -235,7 +242,7 @@ func (o *offer) order(n *ofNode, i int, near []int) {
 // for all devices that match such a device therefore fails, and none that counts devices gets it. Of the drivers, all
 // devices have to be on these NUMA nodes, also those whose NUMA node is not known.
 func (c *cycle) confined(n *ofNode, near []int, drivers []string) offer {
-	out := c.blank(n)
+	out := c.blank(n, *n.slices[0].Spec.NodeName)
 	for i, s := range n.slices {
 		c.confine(&out, n, i, near, slices.Contains(drivers, s.Spec.Driver))
 	}
@@ -245,9 +252,9 @@ func (c *cycle) confined(n *ofNode, near []int, drivers []string) offer {
 // demanded returns what a node has, confined only for devices of the drivers that the pod demands. The other devices
 // on the given NUMA nodes come first.
 func (c *cycle) demanded(n *ofNode, near []int) offer {
-	out := c.blank(n)
+	out := c.blank(n, *n.slices[0].Spec.NodeName)
 	for i, s := range n.slices {
-		if slices.Contains(c.drivers, s.Spec.Driver) {
+		if slices.Contains(c.demand.drivers, s.Spec.Driver) {
 			c.confine(&out, n, i, near, true)
 		} else {
 			out.order(n, i, near)
@@ -284,16 +291,28 @@ func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
 	return out
 }
 
+// asIs returns what a node has.
+func (c *cycle) asIs(node string) offer {
+	n := c.nodes[node]
+	if n == nil {
+		n = &ofNode{}
+	}
+	out := c.blank(n, node)
+	out.devices = c.seen.allocated()
+	out.slices = append(out.slices, n.slices...)
+	return out
+}
+
 // blank returns an offer with the slices that the node shares with others, and with the allocated devices of all its
 // slices.
-func (c *cycle) blank(n *ofNode) offer {
+func (c *cycle) blank(n *ofNode, node string) offer {
 	out := offer{slices: slices.Clone(c.rest.common), devices: sets.New[structured.DeviceID]()}
 	for _, p := range n.pools {
-		out.slices = append(out.slices, c.rest.siblings(p, *n.slices[0].Spec.NodeName)...)
+		out.slices = append(out.slices, c.rest.siblings(p, node)...)
 	}
 	for _, id := range c.rest.mixed {
 		if !slices.ContainsFunc(n.pools, func(p ownPool) bool { return p.poolID == id }) {
-			out.slices = append(out.slices, c.rest.siblings(ownPool{poolID: id}, *n.slices[0].Spec.NodeName)...)
+			out.slices = append(out.slices, c.rest.siblings(ownPool{poolID: id}, node)...)
 		}
 	}
 	for _, s := range out.slices[len(c.rest.common):] {
@@ -421,12 +440,15 @@ func (c *cycle) free(n *ofNode) []int {
 	return out
 }
 
-// far reports whether some devices that no claim holds alone are not near the pod, or are devices of demanded drivers
-// whose NUMA node is not known.
+// far reports whether the claims may get devices that are not near the pod, or that are not certainly near it and
+// demanded.
 func (c *cycle) far(n *ofNode, near []int) bool {
+	if c.demand.limits() {
+		return true
+	}
 	allocated := c.seen.allocated()
 	for i, numas := range n.numas {
-		demanded := slices.Contains(c.drivers, n.slices[i].Spec.Driver)
+		demanded := slices.Contains(c.demand.drivers, n.slices[i].Spec.Driver)
 		for k, on := range numas {
 			if (on == nil && demanded || on != nil && !touches(on, near)) && !allocated.Has(n.ids[i][k]) {
 				return true

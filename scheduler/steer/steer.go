@@ -6,9 +6,10 @@
 // NUMA nodes were allocated, and keeps what the plugin allocates then.
 //
 // Invariant: every allocation is one that kube-scheduler's plugin has computed from the pod's claims, and that these
-// claims allow. The package removes devices from the choice, and reorders them; it changes no claim, class, taint or
-// capacity, and no counter of a device that can be chosen. A device without a known NUMA node neither helps nor
-// hinders. Where nothing is known about devices, or about the pod's CPUs and memory, the wrapped plugin decides alone.
+// claims allow. The package removes devices from the choice, reorders them, and lets requests that the pod demands near
+// match fewer devices (demand.go). It widens no request, and changes no taint or capacity, and no counter of a device
+// that can be chosen. A device without a known NUMA node neither helps nor hinders. Where nothing is known about
+// devices, or about the pod's CPUs and memory, the wrapped plugin decides alone.
 package steer
 
 import (
