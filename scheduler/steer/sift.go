@@ -103,14 +103,31 @@ func (p *Plugin) try(
 func (n *ofNode) sift(near []int, drivers []string) {
 	for i, s := range n.standIns.slices {
 		known := slices.Contains(drivers, s.Spec.Driver)
-		all := n.slices[i].Spec.Devices
-		s.Spec.Devices = make([]resourcev1.Device, 0, len(all))
-		for k, on := range n.numas[i] {
-			if touches(on, near) || on == nil && !known {
-				s.Spec.Devices = append(s.Spec.Devices, all[k])
-			}
+		s.Spec.Devices = kept(n.slices[i].Spec.Devices, func(k int) bool {
+			on := n.numas[i][k]
+			return touches(on, near) || on == nil && !known
+		})
+	}
+}
+
+// kept returns the devices for which keep is true. Drivers list the devices of a NUMA node one after the other, so the
+// result is mostly a part of all, and costs no copy.
+func kept(all []resourcev1.Device, keep func(k int) bool) []resourcev1.Device {
+	from := 0
+	for from < len(all) && !keep(from) {
+		from++
+	}
+	to := from
+	for to < len(all) && keep(to) {
+		to++
+	}
+	out := all[from:to:to]
+	for k := to; k < len(all); k++ {
+		if keep(k) {
+			out = append(slices.Grow(out, len(all)-k), all[k])
 		}
 	}
+	return out
 }
 
 // restore gives the stand-ins all devices again.

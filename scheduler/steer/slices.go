@@ -411,7 +411,7 @@ func members(all []int, set uint64) (out []int) {
 // with the fewest of the former first: at most maxTargets.
 func (c *cycle) free(n *ofNode) []int {
 	type one struct{ numa, free int }
-	var all []one
+	all := make([]one, 0, 8)
 	count := func(numas []int, devices int) {
 		for _, numa := range numas {
 			at := slices.IndexFunc(all, func(x one) bool { return x.numa == numa })
@@ -433,8 +433,9 @@ func (c *cycle) free(n *ofNode) []int {
 		count(n.where[id], 0)
 	}
 	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(a.numa, b.numa)) })
-	out := make([]int, 0, maxTargets) // a bit of set for each
-	for _, x := range all[:min(len(all), maxTargets)] {
+	all = all[:min(len(all), maxTargets)] // a bit of set for each
+	out := make([]int, 0, len(all))
+	for _, x := range all {
 		out = append(out, x.numa)
 	}
 	return out
@@ -448,7 +449,7 @@ func (c *cycle) far(n *ofNode, near []int) bool {
 	}
 	allocated := c.seen.allocated()
 	for i, numas := range n.numas {
-		demanded := slices.Contains(c.demand.drivers, n.slices[i].Spec.Driver)
+		demanded := len(c.demand.drivers) > 0 && slices.Contains(c.demand.drivers, n.slices[i].Spec.Driver)
 		for k, on := range numas {
 			if (on == nil && demanded || on != nil && !touches(on, near)) && !allocated.Has(n.ids[i][k]) {
 				return true
