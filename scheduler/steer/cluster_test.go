@@ -104,7 +104,9 @@ func (t tracker) GatherAllocatedState() (*structured.AllocatedState, error) {
 }
 
 func (t tracker) SignalClaimPendingAllocation(uid types.UID, c *resourcev1.ResourceClaim) error {
-	t.pending[uid] = c.Status.Allocation
+	if t.pending[uid] == nil { // another pod of a group may have reserved it
+		t.pending[uid] = c.Status.Allocation
+	}
 	return nil
 }
 

@@ -22,6 +22,8 @@ type cycle struct {
 	held, bound []claims.ID
 	// wanted are the claims that are to be allocated, without the one for extended resources.
 	wanted []*resourcev1.ResourceClaim
+	// pod is the pod as the wrapped plugin gets it; see [sharedLast].
+	pod *v1.Pod
 	// open is true if there is something to allocate.
 	open   bool
 	demand demand
@@ -116,9 +118,13 @@ func (a *attempt) writeTo(cs fwk.CycleState) {
 type view struct {
 	fwk.CycleState
 	data map[fwk.StateKey]fwk.StateData
+	// alone is true if the pod's group has no part in what the plugin does.
+	alone bool
 }
 
-func newView(cs fwk.CycleState) *view { return &view{cs, map[fwk.StateKey]fwk.StateData{}} }
+func newView(cs fwk.CycleState) *view {
+	return &view{CycleState: cs, data: map[fwk.StateKey]fwk.StateData{}}
+}
 
 func (v *view) Read(key fwk.StateKey) (fwk.StateData, error) {
 	if d, ok := v.data[key]; ok {
@@ -130,15 +136,49 @@ func (v *view) Read(key fwk.StateKey) (fwk.StateData, error) {
 func (v *view) Write(key fwk.StateKey, d fwk.StateData) { v.data[key] = d }
 func (v *view) Delete(key fwk.StateKey)                 { delete(v.data, key) }
 
+// sharedLast returns a pod with the claims last that another pod of its group has reserved; shares is true if there are
+// any. Otherwise kube-scheduler's plugin (1.36, 1.37) would give their allocations to the claims behind them.
+func sharedLast(pod *v1.Pod, all fwk.ResourceClaimTracker) (ordered *v1.Pod, shares bool) {
+	var own, shared []v1.PodResourceClaim
+	for i := range pod.Spec.ResourceClaims {
+		r := pod.Spec.ResourceClaims[i]
+		if claim := claimOf(pod, &r, all); claim != nil && pending(all, claim.UID) != nil {
+			shared = append(shared, r)
+		} else {
+			own = append(own, r)
+		}
+	}
+	if len(shared) == 0 || len(own) == 0 {
+		return pod, len(shared) > 0
+	}
+	out := *pod
+	out.Spec.ResourceClaims = append(own, shared...)
+	return &out, true
+}
+
+// exchanged is why a pod is refused for which kube-scheduler's plugin would exchange allocations: it puts the claim for
+// extended resources behind the others.
+const exchanged = "the pod shares a claim of its group and asks for an extended resource that DRA serves, " +
+	"and kube-scheduler's plugin would exchange their devices: ask for them in a claim of the pod"
+
+// claimOf returns the claim that a pod uses by one of its spec.resourceClaims, or nil.
+func claimOf(pod *v1.Pod, r *v1.PodResourceClaim, all fwk.ResourceClaimTracker) *resourcev1.ResourceClaim {
+	name, _, err := resourceclaim.Name(pod, r)
+	if err != nil || name == nil {
+		return nil // the wrapped plugin refuses the pod, or the pod needs no such claim
+	}
+	claim, err := all.Get(pod.Namespace, *name)
+	if err != nil {
+		return nil
+	}
+	return claim
+}
+
 // readClaims sets what c has about the claims of a pod.
 func (c *cycle) readClaims(pod *v1.Pod, all fwk.ResourceClaimTracker) {
 	for i := range pod.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue
-		}
-		claim, err := all.Get(pod.Namespace, *name)
-		if err != nil {
+		claim := claimOf(pod, &pod.Spec.ResourceClaims[i], all)
+		if claim == nil {
 			continue
 		}
 		for _, r := range claim.Spec.Devices.Requests {

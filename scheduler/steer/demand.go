@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
@@ -94,12 +93,8 @@ func (p *Plugin) readDemand(pod *v1.Pod) (demand, error) {
 	}
 	unused := slices.Clone(near.Classes)
 	for i := range pod.Spec.ResourceClaims {
-		name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i])
-		if err != nil || name == nil {
-			continue // the wrapped plugin refuses the pod, or the pod needs no such claim
-		}
-		claim, err := p.dra.SharedDRAManager.ResourceClaims().Get(pod.Namespace, *name)
-		if err != nil {
+		claim := claimOf(pod, &pod.Spec.ResourceClaims[i], p.dra.SharedDRAManager.ResourceClaims())
+		if claim == nil {
 			continue
 		}
 		for _, r := range near.Requests {

@@ -26,6 +26,7 @@ func (p *Plugin) PreFilter(
 	if p.dra == nil {
 		return p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
 	}
+	pod, shares := sharedLast(pod, p.dra.SharedDRAManager.ResourceClaims())
 	p.dra.take()
 	cs.Delete(stateKey) // of an earlier PreFilter in this cycle, whose allocations count no more
 	p.dra.use(&p.index)
@@ -42,7 +43,10 @@ func (p *Plugin) PreFilter(
 		return named, status
 	}
 	c := newCycle(p.dra.take())
-	c.demand = d
+	if shares && c.seen.claims != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, exchanged)
+	}
+	c.pod, c.demand = pod, d
 	c.seen.owned(pod.UID)
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
@@ -67,6 +71,7 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	if c == nil {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}
+	pod = c.pod
 	name := info.Node().Name
 	n := c.nodes[name]
 	located := n != nil && len(n.where) > 0
@@ -376,7 +381,7 @@ func (t *trial) allocated(
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dra.signals = nil
-	status := t.plugin.Reserve(ctx, a.state, pod, node)
+	status := t.plugin.Reserve(ctx, &view{CycleState: a.state, alone: true}, pod, node)
 	return t.dra.signals, status
 }
 

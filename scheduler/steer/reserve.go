@@ -27,6 +27,7 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
 		return status
 	}
+	p.trial.share(ctx, cs, pod, node)
 	devices, bound := slices.Clone(c.held), slices.Clone(c.bound)
 	for _, claim := range p.dra.signaled() {
 		devices = append(devices, claims.DevicesOf(claim.Status.Allocation)...)

@@ -5,6 +5,7 @@ package steer
 import (
 	"context"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -14,6 +15,9 @@ import (
 
 // pending returns nil. Before 1.36 no pod uses a claim that another pod has reserved and not written.
 func pending(fwk.ResourceClaimTracker, types.UID) *resourcev1.AllocationResult { return nil }
+
+// share does nothing.
+func (t *trial) share(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
 // countsAmounts returns false. Before 1.36, devices take no CPUs or memory that kube-scheduler counts.
 func countsAmounts() bool { return false }
