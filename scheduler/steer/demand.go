@@ -275,8 +275,8 @@ func (l limitedClasses) Get(name string) (*resourcev1.DeviceClass, error) {
 	return &seen, nil
 }
 
-// runLimited is [trial.run] with an offer in which the named requests get only devices on the given NUMA nodes. n may
-// be nil.
+// runLimited is [trial.run] with an offer in which the named requests get only devices on the given NUMA nodes. All
+// trials together take no longer than the wrapped plugin may take for one.
 func (p *Plugin) runLimited(
 	ctx context.Context,
 	cs fwk.CycleState,
@@ -290,11 +290,19 @@ func (p *Plugin) runLimited(
 	if n := c.nodes[name]; n != nil {
 		o.mark(n, name, near)
 	}
+	if p.limit > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, p.limit)
+		defer cancel()
+	}
 	o.classes = c.demand.extended
 	barred := map[string]bool{}
 	for {
 		o.claims = c.limit(barred)
 		a, failed, fault = p.trial.run(ctx, cs, pod, info, &c.seen, o)
+		if err := ctx.Err(); a == nil && err != nil {
+			return nil, true, fwk.AsStatus(fmt.Errorf("allocate demanded devices: %w", err))
+		}
 		if a == nil || !c.whole {
 			return a, failed, fault
 		}

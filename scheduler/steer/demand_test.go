@@ -1,9 +1,12 @@
 package steer_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -107,6 +110,31 @@ func TestAPodDemandsTheDevicesOfAnAlternative(t *testing.T) {
 		list.FirstAvailable[1].Count = 1
 		b.grants(t, b.demanding("claim:claim-0/gpus/two", list), "claim-0/gpus/three gpu.example.com/node/gpu-0")
 	}
+}
+
+// Reading a class takes a second, and each of five alternatives is for all devices. One device is far. However many
+// trials that would take, they end after four times what kube-scheduler allows itself for one.
+func TestSlowAlternatives(t *testing.T) {
+	if !allInLists {
+		t.Skip("in this release, alternatives are not for all devices")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.gpus(0, 1)
+		b.near = steer.Near{NUMAs: []int{1}}
+		list := resourcev1.DeviceRequest{Name: "gpus"}
+		for i := range 5 {
+			list.FirstAvailable = append(list.FirstAvailable, resourcev1.DeviceSubRequest{Name: fmt.Sprint("s", i),
+				DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeAll})
+		}
+		pod := b.demanding("claim:claim-0", list)
+		b.reading = func() { time.Sleep(time.Second) }
+		start := time.Now()
+		got := b.schedule(t.Context(), t, pod)
+		if took := time.Since(start); got.why == "" || took > 40*time.Second {
+			t.Errorf("the pod got %v (%s) after %v", got.granted, got.why, took)
+		}
+	})
 }
 
 // An extended resource that DRA serves is named by its class.

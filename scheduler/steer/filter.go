@@ -157,11 +157,9 @@ func (p *Plugin) filterNear(
 	case fault != nil && (must || demands): // Reserve would refuse far devices, in each attempt anew
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
 	case c.open && found.apart && demands:
-		o := c.demanded(c.nodes[name], near.NUMAs)
-		if c.demand.limits() {
-			found.attempt, _, _ = p.runLimited(ctx, cs, pod, info, c, near.NUMAs, o)
-		} else {
-			found.attempt, _, _ = p.trial.run(ctx, cs, pod, info, &c.seen, o)
+		found.attempt, fault = p.demanded(ctx, cs, pod, info, c, near.NUMAs)
+		if fault != nil {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, unclear(near.NUMAs, fault))
 		}
 		if found.attempt == nil {
 			return fwk.NewStatus(fwk.Unschedulable, refusal(near.NUMAs)+asDemanded)
@@ -171,6 +169,25 @@ func (p *Plugin) filterNear(
 	}
 	c.choose(name, found)
 	return nil
+}
+
+// demanded tries to allocate the devices that the pod demands on the given NUMA nodes, and the others anywhere. It
+// returns nil if that is not possible.
+func (p *Plugin) demanded(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+	near []int,
+) (a *attempt, fault *fwk.Status) {
+	o := c.demanded(c.nodes[info.Node().Name], near)
+	if c.demand.limits() {
+		a, _, fault = p.runLimited(ctx, cs, pod, info, c, near, o)
+	} else {
+		a, _, fault = p.trial.run(ctx, cs, pod, info, &c.seen, o)
+	}
+	return a, fault
 }
 
 // beside looks for devices beside a pod. The result is apart if there are none, or if devices that the pod holds
