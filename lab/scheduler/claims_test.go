@@ -3,7 +3,9 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +176,67 @@ func TestClaimsAndPinnedCPUsAreChosenTogether(t *testing.T) {
 		}
 	}
 	w.pinnedAsBooked(ctx, t, 3)
+}
+
+// A claim has two requests for one class, and the pod demands a near device for the second one, which kube-scheduler
+// serves last. The claim that the API server has is the one that was created.
+func TestAPodDemandsTheDevicesOfARequest(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	w := start(ctx, t, lab.Config{
+		Nodes:    []lab.Node{{Name: "one", Machine: "halves"}},
+		Machines: fstest.MapFS{"halves.txt": {Data: []byte(halves)}, "halves.yaml": {Data: []byte(strictConfig)}},
+	}, strings.Replace(scheduler.Tenon, "unknownNodes", "claims: Prefer, unknownNodes", 1))
+	w.publish(ctx, t, "example.com/gpu", map[string][]int64{"one": {0, 1, 1}})
+	whole := workload.Guaranteed("c", workload.Amounts{"cpu": "2", "memory": "1Gi"})
+	demanding := func(name, align string) *v1.Pod {
+		p := w.claiming(ctx, t, name, 1, whole)
+		p.Annotations = map[string]string{"tenon.sh/align": align}
+		return p
+	}
+	pod := demanding("pair", "claim:gpus/second")
+	all := w.client.ResourceV1().ResourceClaims("default")
+	claim, err := all.Get(ctx, "pair", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := all.Delete(ctx, "pair", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	claim.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "pair"}
+	claim.Spec.Devices.Requests = append(claim.Spec.Devices.Requests, *claim.Spec.Devices.Requests[0].DeepCopy())
+	claim.Spec.Devices.Requests[1].Name = "second"
+	if claim, err = all.Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.runs(ctx, t, pod)
+	after, err := all.Get(ctx, "pair", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range after.Status.Allocation.Devices.Results {
+		got[r.Request] = r.Device
+	}
+	if want := map[string]string{"gpus": "gpu-1", "second": "gpu-0"}; !maps.Equal(got, want) {
+		t.Errorf("the requests have the devices %v, want %v", got, want)
+	}
+	if !reflect.DeepEqual(claim.Spec, after.Spec) {
+		t.Errorf("the claim is %+v, and was %+v", after.Spec, claim.Spec)
+	}
+	w.create(ctx, t, demanding("far", "class:gpu"))
+	_, why := w.await(ctx, t, "far", workload.Pending)
+	contains(t, "pod far", why, "on NUMA node 0, where its CPUs and memory would be, as tenon.sh/align demands",
+		"Remedy: wait for pods with such devices to end, or take their name out of tenon.sh/align.")
+	w.create(ctx, t, demanding("wrong", "claim:gpus/third"))
+	_, why = w.await(ctx, t, "wrong", workload.Pending)
+	contains(t, "pod wrong", why, `"claim:gpus/third" names no request of claim wrong: it has gpus`)
+	w.ends(ctx, t, "pair")
+	w.release(ctx, t, "pair")
+	w.await(ctx, t, "far", workload.Running)
+	if got := w.devices(ctx, t, "far"); !slices.Equal(got, []string{"gpu-0"}) {
+		t.Errorf("pod far has the devices %v, want gpu-0", got)
+	}
 }
 
 // fates counts what became of pods with claims.

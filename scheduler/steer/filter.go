@@ -74,7 +74,7 @@ func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, inf
 	pod = c.pod
 	name := info.Node().Name
 	n := c.nodes[name]
-	located := n != nil && len(n.where) > 0
+	located := n != nil && n.located
 	if !located && c.demand.empty() {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}

@@ -57,8 +57,9 @@ type ofNode struct {
 	// numas has, for each slice and device, the NUMA nodes of the device; nil if they are not known.
 	numas [][][]int
 	ids   [][]structured.DeviceID
-	// asked is true if the place of a device depends on where a PCI function is, and unknown if a device has none.
-	asked, unknown bool
+	// asked is true if the place of a device depends on where a PCI function is, located if a device has known NUMA nodes,
+	// and unknown if a device has none.
+	asked, located, unknown bool
 	// where has the NUMA nodes of each located device.
 	where    map[claims.ID][]int
 	standIns *standIns // nil if devices cannot be left out one by one
@@ -173,7 +174,7 @@ func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofN
 			}
 		}
 	}
-	if len(n.where) > 0 {
+	if n.located = len(n.where) > 0; n.located {
 		n.standIns = newStandIns(list)
 	}
 	return n
