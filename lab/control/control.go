@@ -1,8 +1,8 @@
 // Package control runs a Kubernetes control plane inside this process: etcd and kube-apiserver, on the loopback
 // interface. The API server serves TLS and has the authorizers of a real cluster (Node and RBAC).
 //
-// The package writes only below one directory, and listens only on 127.0.0.1. Invariant: a [Plane] that [Start]
-// returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;
+// The package writes only below one directory, and listens only on the loopback interface. Invariant: a [Plane] that
+// [Start] returned is ready to serve, and after [Plane.Stop] no part of it runs. The package does not run controllers;
 // lab/controllers does.
 package control
 

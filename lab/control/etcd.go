@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strconv"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // quiet silences libraries that would write to the program's standard streams.
@@ -26,11 +29,11 @@ func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	c.TickMs, c.ElectionMs = 10, 100
 	client, err := freeURL()
 	if err != nil {
-		return "", fmt.Errorf("find a port for etcd: %w", err)
+		return "", fmt.Errorf("start etcd: %w", err)
 	}
 	peer, err := freeURL()
 	if err != nil {
-		return "", fmt.Errorf("find a port for etcd: %w", err)
+		return "", fmt.Errorf("start etcd: %w", err)
 	}
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
@@ -48,13 +51,9 @@ func (p *Plane) startEtcd(ctx context.Context, dir string) (string, error) {
 	}
 }
 
-// freeURL returns a loopback URL with a port that is free at this moment. It cannot pass a listener on, because etcd
-// accepts only URLs.
+// freeURL returns a URL with a port that is free at this moment. It cannot pass a listener on, because etcd accepts
+// only URLs.
 func freeURL() (url.URL, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return url.URL{}, err
-	}
-	defer l.Close()
-	return url.URL{Scheme: "http", Host: l.Addr().String()}, nil
+	port, err := program.FreePort()
+	return url.URL{Scheme: "http", Host: net.JoinHostPort(program.Host, strconv.Itoa(port))}, err
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // inPods are the kinds of a manifest that run the program in a pod, and make it reachable there.
@@ -145,7 +147,7 @@ func (o *Operator) writeConfig(from source) error {
 	if len(config) == 0 {
 		return errors.New("the manifest has no configuration")
 	}
-	config["webhook"] = map[string]any{"host": host, "port": o.hooks, "certDir": o.dir}
+	config["webhook"] = map[string]any{"host": program.Host, "port": o.hooks, "certDir": o.dir}
 	config["health"] = map[string]any{"healthProbeBindAddress": address(o.health)}
 	config["metrics"] = map[string]any{"bindAddress": "0"} // no server
 	config["leaderElection"] = map[string]any{"leaderElect": false}

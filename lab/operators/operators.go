@@ -94,10 +94,10 @@ func prepare(ctx context.Context, name, dir string, say func(line string)) (*Ope
 	if err != nil {
 		return nil, err
 	}
-	if o.hooks, err = freePort(); err != nil {
+	if o.hooks, err = program.FreePort(); err != nil {
 		return nil, err
 	}
-	if o.health, err = freePort(); err != nil {
+	if o.health, err = program.FreePort(); err != nil {
 		return nil, err
 	}
 	if o.pair, err = newPair(name+"-ca", name+"-webhook-service."+o.namespace()+".svc"); err != nil {
@@ -180,19 +180,5 @@ func (o *Operator) Stop() error {
 	return o.running.Stop()
 }
 
-// host is the address on which programs listen. No client connects from it: on 127.0.0.1, the port of a client could be
-// the one that was chosen for a program.
-const host = "127.0.0.2"
-
-// freePort returns a port of host on which nothing listens. Another program may take the port before the caller uses
-// it; the caller's program then ends with an error.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
-}
-
-// address returns a port of host as programs take it.
-func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+// address returns a port of [program.Host] as programs take it.
+func address(port int) string { return net.JoinHostPort(program.Host, strconv.Itoa(port)) }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // pair has, as PEM, a CA and the certificate of a server that the CA signed, with their keys. The fields have the names
@@ -21,7 +23,7 @@ type pair struct{ caCrt, caKey, tlsCrt, tlsKey []byte }
 // lifetime is how long certificates are valid. Kueue replaces a certificate that ends within 90 days.
 const lifetime = 365 * 24 * time.Hour
 
-// newPair makes a CA, and a certificate for a server with the name and the address of [host].
+// newPair makes a CA, and a certificate for a server with the name and the address of [program.Host].
 func newPair(ca, server string) (p pair, err error) {
 	now := time.Now()
 	signer := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: ca}, DNSNames: []string{ca},
@@ -35,7 +37,7 @@ func newPair(ca, server string) (p pair, err error) {
 		return pair{}, fmt.Errorf("make a CA: %w", err)
 	}
 	served := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: server},
-		DNSNames: []string{server}, IPAddresses: []net.IP{net.ParseIP(host)}, NotBefore: signer.NotBefore,
+		DNSNames: []string{server}, IPAddresses: []net.IP{net.ParseIP(program.Host)}, NotBefore: signer.NotBefore,
 		NotAfter: signer.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tenon-numa/tenon/lab"
+	child "github.com/tenon-numa/tenon/lab/program"
 	"github.com/tenon-numa/tenon/scheduler/server"
 )
 
@@ -53,20 +55,14 @@ func startProgram(ctx context.Context, t *testing.T, c *lab.Cluster, config stri
 // startFile starts another build of tenon-scheduler.
 func startFile(ctx context.Context, t *testing.T, c *lab.Cluster, file, config string) *program {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := child.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(secure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secure := net.JoinHostPort(child.Host, strconv.Itoa(port))
 	// In a cluster it finds the API server by itself, also for its own port.
-	args := []string{"--config=" + configFile(t, config), "--bind-address=127.0.0.1", "--secure-port=" + port,
+	args := []string{"--config=" + configFile(t, config), "--bind-address=" + child.Host,
+		fmt.Sprint("--secure-port=", port),
 		"--inspection-address=127.0.0.1:0", "--authentication-kubeconfig=" + c.SchedulerKubeconfig,
 		"--authorization-kubeconfig=" + c.SchedulerKubeconfig}
 	cmd := exec.CommandContext(ctx, file)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // configurations has, by kind, the API resources of webhook configurations.
@@ -26,12 +28,12 @@ var configurations = map[string]schema.GroupVersionResource{
 
 // startWebhooks starts Volcano's admission webhooks, and returns when the API server calls them.
 func (v *Volcano) startWebhooks(ctx context.Context) error {
-	port, err := freePort()
+	port, err := program.FreePort()
 	if err != nil {
 		return err
 	}
 	// The first certificate belongs to the server, the second one to the CA that signed it.
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	certificate, key, err := cert.GenerateSelfSignedCertKey(program.Host, []net.IP{net.ParseIP(program.Host)}, nil)
 	if err != nil {
 		return fmt.Errorf("make a certificate for webhooks: %w", err)
 	}
@@ -41,12 +43,12 @@ func (v *Volcano) startWebhooks(ctx context.Context) error {
 			return fmt.Errorf("write a certificate for webhooks: %w", err)
 		}
 	}
-	paths, err := v.configure(ctx, fmt.Sprintf("https://127.0.0.1:%d", port), certificate)
+	paths, err := v.configure(ctx, fmt.Sprintf("https://%s:%d", program.Host, port), certificate)
 	if err != nil {
 		return err
 	}
 	err = v.run("webhooks", webhooks, "--tls-cert-file="+files[0], "--tls-private-key-file="+files[1],
-		"--ca-cert-file="+files[0], "--listen-address=127.0.0.1", fmt.Sprint("--port=", port),
+		"--ca-cert-file="+files[0], "--listen-address="+program.Host, fmt.Sprint("--port=", port),
 		"--webhook-namespace="+namespace, "--webhook-service-name=volcano-admission-service",
 		"--enabled-admission="+strings.Join(paths, ","), "--kube-api-qps=1000", "--kube-api-burst=1000")
 	if err != nil {

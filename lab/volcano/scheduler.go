@@ -57,11 +57,11 @@ func Schedule(ctx context.Context, o Options, plugin string) (*Scheduler, error)
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := program.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
+	address := fmt.Sprintf("%s:%d", program.Host, port)
 	if o.Kubeconfig, err = o.schedulerKubeconfig(ctx); err != nil {
 		return nil, err
 	}

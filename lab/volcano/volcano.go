@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -188,14 +187,4 @@ func until(ctx context.Context, ended, check func() error) error {
 		return errors.Join(err, last)
 	}
 	return nil
-}
-
-// freePort returns a port of the loopback interface on which nothing listens. Another program may take the port
-// before the caller uses it; the caller's program then ends with an error.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }

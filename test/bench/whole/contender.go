@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"github.com/tenon-numa/tenon/lab/program"
 )
 
 // Contender is a scheduler.
@@ -52,26 +53,17 @@ func (c Contender) start(dir string, p *plane, qps int, flags ...string) (*proce
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, p.scheduler, qps, qps, profile), 0o600); err != nil {
 		return nil, "", fmt.Errorf("write the configuration of %s: %w", c.Name, err)
 	}
-	port, err := freePort()
+	port, err := program.FreePort()
 	if err != nil {
 		return nil, "", fmt.Errorf("find a port for %s: %w", c.Name, err)
 	}
-	cmd := exec.Command(c.Program, append(slices.Concat(c.Args, flags), "--config", file, "--bind-address=127.0.0.1",
+	cmd := exec.Command(c.Program, append(slices.Concat(c.Args, flags), "--config", file, "--bind-address="+program.Host,
 		fmt.Sprintf("--secure-port=%d", port), "--authentication-kubeconfig", p.kubeconfig, "--authorization-kubeconfig",
 		p.kubeconfig)...)
 	cmd.Env = append(os.Environ(), c.Env...)
 	s, err := startProcess(c.Name, cmd, nil, filepath.Join(dir, schedulerLog))
-	return s, fmt.Sprintf("https://127.0.0.1:%d", port), err
+	return s, fmt.Sprintf("https://%s:%d", program.Host, port), err
 }
 
 // schedulerLog is the name of a scheduler's log, in the folder of a round.
 const schedulerLog = "scheduler.log"
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
