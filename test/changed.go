@@ -19,6 +19,9 @@ const recentCommits = 60
 // pinnedNode boots a real node whose agent pins containers, and one whose CPUs come from claims.
 const pinnedNode = "^(TestPinnedNode|TestCPUClaims)$"
 
+// gradedNodes boots two nodes of 20 CPUs and plays the conformance suite on them, which only go run ./test node does.
+const gradedNodes = "^TestGradedNodes$"
+
 // pinnedPackages are the packages whose changes make these tests run: the tests, and the program that their nodes run.
 var pinnedPackages = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 

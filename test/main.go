@@ -188,7 +188,8 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 		return errors.Join(r.heavy(ctx, args, false), r.release(ctx), r.chart(ctx, args), r.trial(ctx, console, args),
 			r.volcano(ctx, args), r.descheduler(ctx, args), r.builtLibrary(ctx, args), r.builtOperators(ctx, args))
 	}
-	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode)), r.pinnedNodes(ctx, args))
+	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode+"|"+gradedNodes)),
+		r.pinnedNodes(ctx, args))
 }
 
 // light tests the packages that link neither a kubelet nor an API server, under the race detector if this computer

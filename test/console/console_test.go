@@ -87,6 +87,9 @@ func clusterPage(_ *testing.T, b browser, _ cluster) {
 	b.do("colour by room", chromedp.Click(`//button[text()="Show on the map"]`, chromedp.BySearch))
 	b.says(".legend", "no room")
 	b.looks("cluster")
+	b.do("ask for the usual workload", chromedp.Evaluate(`document.querySelector("#move").click()`, nil))
+	b.says("#moves th", "before")
+	b.looks("cluster-moves")
 	// A finger's first tap says what is drawn of a node, the second one opens it.
 	tap := chromedp.Evaluate(`{ const c = document.querySelector("canvas"), r = c.getBoundingClientRect();
 		const at = { bubbles: true, clientX: r.left + 20, clientY: r.top + 40 };

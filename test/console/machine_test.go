@@ -81,6 +81,12 @@ func misaligned(t *testing.T, b browser, c cluster) {
 	b.says("#holds td", "more NUMA nodes than necessary")
 	b.do("see it in the drawing", chromedp.WaitVisible(".cell.mis", chromedp.ByQuery))
 	b.looks("node-misaligned")
+	goTo(b, "#/pods/default/astride", "default/astride")
+	b.says("h2", "What would have to move")
+	b.do("ask how to align it", chromedp.Evaluate(`document.querySelector("#move").click()`, nil))
+	b.says("#moves", "makes room")
+	b.says("#moves td", "has no controller that would create it again")
+	b.looks("pod-align")
 	goTo(b, "#/", "Cluster")
 	b.says(".legend", "nodes with misaligned pods: 1")
 	b.do("show only these nodes", chromedp.Evaluate(`document.querySelector(".legend .cornered").click()`, nil),

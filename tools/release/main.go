@@ -118,7 +118,7 @@ func (o *options) flags(name string) *flag.FlagSet {
 	}
 	o.programs, _ = programsOf("")
 	flags.Func("programs", "programs whose images are meant, such as tenon-agent,tenon-scheduler, or all (default: all but "+
-		"tenon-volcano-scheduler, for which another release of Kubernetes is compiled)", func(text string) (err error) {
+		"tenon-descheduler and tenon-volcano-scheduler, for which other releases of Kubernetes are compiled)", func(text string) (err error) {
 		o.programs, err = programsOf(text)
 		return err
 	})

@@ -141,14 +141,14 @@ func TestPush(t *testing.T) {
 	}
 	list, next, _ := strings.Cut(out.String(), "\n\n")
 	sent := strings.Fields(list)
-	if len(sent) != 6 {
-		t.Fatalf("sent %q, want five images and the chart", sent)
+	if len(sent) != 7 {
+		t.Fatalf("sent %q, want six images and the chart", sent)
 	}
 	if want := "helm install tenon oci://" + host + "/charts/tenon --version 0.0.0-test "; !strings.Contains(next, want) {
 		t.Errorf("what is printed for the next step has no %q:\n%s", want, next)
 	}
 	for i, name := range []string{"/tenon-agent@sha256:", "/tenon-console@sha256:", "/tenon-scheduler@sha256:",
-		"/kubectl-tenon@sha256:", "/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
+		"/kubectl-tenon@sha256:", "/tenon-descheduler@sha256:", "/tenon-volcano-scheduler@sha256:", "/charts/tenon@sha256:"} {
 		if !strings.HasPrefix(sent[i], host+name) {
 			t.Errorf("sent %s, want %s%s", sent[i], host, name)
 		}
@@ -162,8 +162,8 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := loader.LoadArchive(bytes.NewReader(got.Chart.Data))
-	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[5], got.Manifest.Digest) {
-		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[5])
+	if err != nil || c.Metadata.AppVersion != "0.0.0-test" || !strings.HasSuffix(sent[6], got.Manifest.Digest) {
+		t.Errorf("the chart in the registry is %+v with digest %s (%v), want %s", c.Metadata, got.Manifest.Digest, err, sent[6])
 	}
 	if got := c.Values["image"].(map[string]any)["registry"]; got != host {
 		t.Errorf("the chart takes its images from %v, and they are in %s", got, host)
@@ -175,7 +175,7 @@ func TestPush(t *testing.T) {
 func TestProgramsOf(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "tenon-agent, tenon-console, tenon-scheduler, kubectl-tenon",
-		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, kubectl-tenon, tenon-volcano-scheduler",
+		"all":                                 "tenon-agent, tenon-console, tenon-scheduler, kubectl-tenon, tenon-descheduler, tenon-volcano-scheduler",
 		"tenon-volcano-scheduler,tenon-agent": "tenon-volcano-scheduler, tenon-agent",
 	} {
 		if got, err := programsOf(text); err != nil || programNames(got) != want {
@@ -224,7 +224,7 @@ func TestTheKustomizationNamesThePushedImages(t *testing.T) {
 	if err := yaml.Unmarshal(data, &k); err != nil {
 		t.Fatalf("%v in\n%s", err, data)
 	}
-	if len(k.Resources) != 1 || len(k.Images) != 5 {
+	if len(k.Resources) != 1 || len(k.Images) != 6 {
 		t.Fatalf("the kustomization is\n%s", data)
 	}
 	for _, file := range []string{"agent/daemonset.yaml", "scheduler/deployment.yaml"} {
@@ -278,8 +278,8 @@ func TestFilesOfARelease(t *testing.T) {
 	if err := json.Unmarshal(data, &statement); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(statement.Subject); n != 12+16 {
-		t.Errorf("provenance of %d subjects, want 12 files, 15 images and the chart", n)
+	if n := len(statement.Subject); n != 14+19 {
+		t.Errorf("provenance of %d subjects, want 14 files, 18 images and the chart", n)
 	}
 	for _, want := range []string{
 		"cosign sign --yes --recursive example.com/tenon/tenon-agent@sha256:" + strings.Repeat("c", 64) + "\n",
@@ -297,7 +297,7 @@ func checkSums(t *testing.T, folder string) {
 	t.Helper()
 	cmd := exec.Command("sha256sum", "--check", "--strict", sumsFile)
 	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 12 {
-		t.Errorf("%v, want 12 files that are as they should be:\n%s", err, out)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), ": OK\n") != 14 {
+		t.Errorf("%v, want 14 files that are as they should be:\n%s", err, out)
 	}
 }

@@ -2,6 +2,7 @@
 import { ago, bytes, choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table } from "./dom.js";
 import { get } from "./api.js";
 import { groupCell, rowsOf, why } from "./gangs.js";
+import { movesForUsual } from "./move.js";
 import { describe, drawing, flagsOf, forPods, fragmentation, notable, share } from "./map.js";
 import { phrase, say, texts as t } from "./texts.js";
 
@@ -25,12 +26,12 @@ export function clusterPage(root) {
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": t.nodes + ". " + t.keys });
   const frame = el("div", { class: "map" }, canvas), list = el("div", { hidden: true });
   const said = el("p", { class: "quiet said" }, t.keys);
-  const shapes = el("section", {}, el("h2", {}, t.slots), quiet(t.counting));
+  const shapes = el("section", {}, el("h2", {}, t.slots), quiet(t.counting)), moving = movesForUsual();
   const waiting = el("section", { id: "waiting" }), opened = new Set();
   root.replaceChildren(el("h1", {}, t.cluster), numbers, el("div", { class: "tools" }, field(t.find, search),
     field(t.colour, colour), field(t.show, which), field(t.group, group), field(t.view, view),
     el("datalist", { id: "labels" }, usualLabels.map((l) => el("option", { value: l })))),
-  el("div", { class: "overview" }, el("div", {}, legendLine, message, el("div", {}, frame), said, list), el("div", {}, waiting, shapes)));
+  el("div", { class: "overview" }, el("div", {}, legendLine, message, el("div", {}, frame), said, list), el("div", {}, waiting, shapes, moving)));
   const map = drawing(canvas, frame, { ink, describe, open: go,
     chose: (n) => { said.textContent = n ? describe(n).replaceAll("\n", " · ") : t.keys; } });
 

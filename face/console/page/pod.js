@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { machineView } from "./machine.js";
 import { podClaims } from "./claims.js";
 import { beforeAfter } from "./compare.js";
-import { movesFor } from "./move.js";
+import { movesFor, movesToAlign } from "./move.js";
 import { phrase, say, texts as t, word } from "./texts.js";
 
 // most is how many nodes are listed where a pod fits, and how many groups of other nodes; some is how many nodes of a
@@ -12,7 +12,7 @@ import { phrase, say, texts as t, word } from "./texts.js";
 const most = 50, some = 5;
 
 export function podPage(root, namespace, name) {
-  const drawn = el("section", { id: "machine" }), moving = movesFor(namespace, name);
+  const drawn = el("section", { id: "machine" }), moving = movesFor(namespace, name), aligning = movesToAlign(namespace, name);
   let shown = ""; // the node that is drawn, as the person chose it
 
   const path = `/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
@@ -103,7 +103,7 @@ export function podPage(root, namespace, name) {
     root.replaceChildren(...[el("h1", {}, `${t.pod} ${namespace}/${name}`),
       el("p", {}, [`${t.phase}: ${p.phase}`, p.qos, p.reason, p.message].filter(Boolean).join(" · ")),
       sentence(p), asks.length ? quiet(t.asks + ": " + asks.map(([c, what]) => `${c}: ${what}`).join("; ")) : null,
-      lies(p), podClaims(p.claims), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), p.node || p.verdicts.some((v) => v.fits) ? null : moving, decided(h)]
+      lies(p), podClaims(p.claims), drawn, p.partial ? note(`${t.limits}: ${p.partial}`) : null, (p.unjudged || []).map((u) => note(`${t.unjudged}: ${u}`)), where(p), p.node || p.verdicts.some((v) => v.fits) ? null : moving, p.holds?.misaligned ? aligning : null, decided(h)]
       .flat(Infinity).filter((x) => x !== null && x !== undefined));
   }
 

@@ -62,6 +62,7 @@ export function explained(drawing, name, keys, choose) {
     show(mark, true);
     if (mark) choose(mark);
   });
+  new ResizeObserver(() => show(at)).observe(frame); // a tip that was placed in a wide window would widen a narrow one
   return frame;
 }
 

@@ -30,8 +30,13 @@ func TestTheJobThatMovesPods(t *testing.T) {
 			t.Errorf("the CronJob lacks %s: %s", want, text)
 		}
 	}
+	usual := fmt.Sprint(objects(t, map[string]any{"room": map[string]any{"enabled": true,
+		"goal": "usual"}})["CronJob tenon-room"].Object)
+	if want := "args:[defrag --usual --apply --yes --most=5 --min-age=1h --max-priority=0]"; !strings.Contains(usual, want) {
+		t.Errorf("the CronJob for the usual workload lacks %s: %s", want, usual)
+	}
 	for name, room := range map[string]map[string]any{"too many": {"most": 101}, "none": {"most": 0},
-		"no age": {"minAge": "soon"}, "no schedule": {"schedule": ""}, "no namespace": {"namespaces": []any{"-A"}}} {
+		"no age": {"minAge": "soon"}, "no schedule": {"schedule": ""}, "no goal": {"goal": "all"}, "no namespace": {"namespaces": []any{"-A"}}} {
 		room["enabled"] = true
 		if _, err := render(t, map[string]any{"room": room}); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -36,6 +36,7 @@ func Programs() []Program {
 		{"tenon-console", "", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
 		{"tenon-scheduler", "", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
 		{"kubectl-tenon", "", "Finds and carries out plans that move pods, by a schedule.", nil},
+		{"tenon-descheduler", "descheduler", "The descheduler with Tenon's plugin TenonMakeRoom.", []string{"10258/tcp"}},
 		{"tenon-volcano-scheduler", "volcano", "Volcano's scheduler with Tenon's plugin.", []string{"8080/tcp", "11251/tcp"}},
 	}
 }
