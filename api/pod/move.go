@@ -5,7 +5,7 @@ const MoveCostAnnotation = "tenon.sh/move-cost"
 
 // Annotations of others that keep pods where they are.
 const (
-	// SafeToEvict is Cluster Autoscaler's annotation, which users set to "false".
+	// SafeToEvict is Cluster Autoscaler's annotation, which users set to "false", or to "true" for pods of Jobs.
 	SafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	// VolcanoGroup is Volcano's annotation with the PodGroup of a pod.
 	VolcanoGroup = "scheduling.k8s.io/group-name"

@@ -120,6 +120,9 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is the pod of which more are to fit"
 	case !b.Bare && metav1.GetControllerOf(p) == nil:
 		return "has no controller that would create it again"
+	case !b.Bare && controlledBy(p, "Job") && p.Annotations[podapi.SafeToEvict] != "true":
+		return "is of a Job, for which an eviction may count as a failure, and lacks the annotation " +
+			podapi.SafeToEvict + "=true"
 	case !b.Bare && !replaced(p):
 		return "is controlled by a " + printable.Clip(metav1.GetControllerOf(p).Kind, 40) + ", which may not create it again"
 	case p.Annotations[podapi.SafeToEvict] == "false":
@@ -134,11 +137,16 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 	return ""
 }
 
-// replaced reports whether a controller creates a pod like an evicted one, as long as it has replicas. Jobs and what
-// runs steps take an eviction for a failure.
+// replaced reports whether a controller creates a pod like an evicted one, as long as it has replicas. What runs steps
+// takes an eviction for a failure.
 func replaced(p *v1.Pod) bool {
+	return controlledBy(p, "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
+}
+
+// controlledBy reports whether the controller of a pod is of one of the kinds.
+func controlledBy(p *v1.Pod, kinds ...string) bool {
 	owner := metav1.GetControllerOf(p)
-	return owner != nil && slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, owner.Kind)
+	return owner != nil && slices.Contains(kinds, owner.Kind)
 }
 
 // inGang reports whether a pod has a mark of a gang.

@@ -49,11 +49,11 @@ and disruption budgets. With --usual, no pod waits for the room: most pods of th
 afterwards, and of no shape fewer than now. The command only reads, and evicts nothing; "defrag apply"
 carries out what -o json writes.
 
-Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again; no
-gangs, no pods with claims of devices (DRA) or with requirements that are not judged, and none with the
-annotation cluster-autoscaler.kubernetes.io/safe-to-evict=false. A pod says by the annotation
-tenon.sh/move-cost (1 to 1000) what its move costs; without it 1. Nodes whose NUMA nodes are not known
-get no pods that need alignment.
+Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again, and
+pods of Jobs with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=true; no gangs, no pods
+with claims of devices (DRA) or with requirements that are not judged, and none where that annotation is
+false. A pod says by the annotation tenon.sh/move-cost (1 to 1000) what its move costs; without it 1.
+Nodes whose NUMA nodes are not known get no pods that need alignment.
 
 The exit code is 0 if there is a plan, or if nothing has to move; 1 if there is none; 3 if there is one,
 and pods of some objects cannot be judged; 2 after an error.`

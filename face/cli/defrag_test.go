@@ -171,6 +171,10 @@ func TestWhichPodMoves(t *testing.T) {
 		"none that may be evicted": {func(p *v1.Pod) {
 			metav1.SetMetaDataAnnotation(&p.ObjectMeta, "cluster-autoscaler.kubernetes.io/safe-to-evict", "false")
 		}, nil, ""},
+		"none of a Job": {func(p *v1.Pod) { ofJob(p, "") }, nil, ""},
+		"a pod of a Job that may be evicted": {func(p *v1.Pod) {
+			ofJob(p, "true")
+		}, nil, "pod/ml/train-0\n"},
 		"none with data": {func(p *v1.Pod) {
 			p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		}, nil, ""},
@@ -195,6 +199,16 @@ func TestWhichPodMoves(t *testing.T) {
 				t.Errorf("got %q, exit code %d, stderr %q; want %q", out, code, errs, c.want)
 			}
 		})
+	}
+}
+
+// ofJob makes a Job the controller of a pod.
+func ofJob(p *v1.Pod, safeToEvict string) {
+	for i := range p.OwnerReferences {
+		p.OwnerReferences[i].APIVersion, p.OwnerReferences[i].Kind = "batch/v1", "Job"
+	}
+	if safeToEvict != "" {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "cluster-autoscaler.kubernetes.io/safe-to-evict", safeToEvict)
 	}
 }
 

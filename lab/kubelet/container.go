@@ -179,10 +179,13 @@ func (l containerLifecycle) create(p *v1.Pod, k *v1.Container, config *runtimeap
 	if len(mems) > 0 {
 		config.Linux.Resources.CpusetMems = strings.Join(mems, ",")
 	}
+	if config.Annotations == nil {
+		config.Annotations = map[string]string{}
+	}
 	if finishes(p, k) {
-		if config.Annotations == nil {
-			config.Annotations = map[string]string{}
-		}
 		config.Annotations[finishesAnnotation] = "true"
+	}
+	if p.Annotations[KilledAnnotation] != "" {
+		config.Annotations[KilledAnnotation] = "true"
 	}
 }

@@ -117,7 +117,13 @@ func (r containerRuntime) CreateContainer(ctx context.Context, sandbox string, c
 }
 
 func (r containerRuntime) StopContainer(ctx context.Context, id string, timeout int64) error {
-	err := r.saveAfter(r.FakeRuntimeService.StopContainer(ctx, id, timeout))
+	err := r.FakeRuntimeService.StopContainer(ctx, id, timeout)
+	r.Lock()
+	if c := r.Containers[id]; err == nil && c != nil && c.Annotations[KilledAnnotation] != "" {
+		c.ExitCode = exitCodeKilled
+	}
+	r.Unlock()
+	err = r.saveAfter(err)
 	if err == nil && r.nri != nil {
 		err = r.nri.containerEnded(ctx, id)
 	}

@@ -16,6 +16,13 @@ import (
 // of the pod.
 const finishesAnnotation = "lab.tenon.sh/finishes"
 
+// KilledAnnotation marks a pod whose containers fail when they are stopped, like programs that do not handle SIGTERM.
+// Containers of other pods end with success then.
+const KilledAnnotation = "lab.tenon.sh/killed"
+
+// exitCodeKilled is the exit code of a process that SIGKILL has ended, as shells and runtimes count.
+const exitCodeKilled = 128 + 9
+
 // finishes reports whether a container ends as soon as it starts: an init container that the pod waits for, or any
 // container of a pod that is marked.
 func finishes(p *v1.Pod, k *v1.Container) bool {

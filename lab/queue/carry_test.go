@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,10 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/lab/controllers"
+	labkubelet "github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -32,7 +35,7 @@ var (
 	seed   = flag.Uint64("moves.seed", 1, "the first seed of TestPlansAreCarriedOut")
 )
 
-// sets are controllers of one pod each: ReplicaSets and StatefulSets in turn.
+// sets are controllers of one pod each: ReplicaSets, StatefulSets and Jobs in turn.
 type sets struct {
 	*world
 	names []string
@@ -49,14 +52,21 @@ func (s *sets) create(ctx context.Context, t *testing.T, name string, cpus int) 
 	selector := &metav1.LabelSelector{MatchLabels: p.Labels}
 	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: p.Spec}
 	var err error
-	if len(s.names)%2 == 0 {
+	switch len(s.names) % 3 {
+	case 0:
 		_, err = s.client.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{ObjectMeta: meta,
 			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(1)), Selector: selector, Template: template}},
 			metav1.CreateOptions{})
-	} else {
+	case 1:
 		_, err = s.client.AppsV1().StatefulSets("default").Create(ctx, &appsv1.StatefulSet{ObjectMeta: meta,
 			Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selector, Template: template, ServiceName: "none"},
 		}, metav1.CreateOptions{})
+	case 2:
+		template.Annotations = map[string]string{podapi.SafeToEvict: "true", labkubelet.KilledAnnotation: "true"}
+		template.Spec.RestartPolicy = v1.RestartPolicyNever
+		_, err = s.client.BatchV1().Jobs("default").Create(ctx, &batchv1.Job{ObjectMeta: meta,
+			Spec: batchv1.JobSpec{Template: template, BackoffLimit: new(int32(0)), PodFailurePolicy: evictionsAreIgnored}},
+			metav1.CreateOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -77,14 +87,21 @@ func (s *sets) create(ctx context.Context, t *testing.T, name string, cpus int) 
 	return fate
 }
 
+// evictionsAreIgnored has a Job create a new pod after an eviction, although it allows no failures.
+var evictionsAreIgnored = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+	Action: batchv1.PodFailurePolicyActionIgnore,
+	OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget,
+		Status: v1.ConditionTrue}}}}}
+
 // end deletes controllers with their pods.
 func (s *sets) end(ctx context.Context, t *testing.T, names ...string) {
 	t.Helper()
 	background := metav1.DeletePropagationBackground
 	o := metav1.DeleteOptions{PropagationPolicy: &background}
 	for _, name := range names {
-		if s.client.AppsV1().ReplicaSets("default").Delete(ctx, name, o) != nil {
-			if err := s.client.AppsV1().StatefulSets("default").Delete(ctx, name, o); err != nil {
+		if s.client.AppsV1().ReplicaSets("default").Delete(ctx, name, o) != nil &&
+			s.client.AppsV1().StatefulSets("default").Delete(ctx, name, o) != nil {
+			if err := s.client.BatchV1().Jobs("default").Delete(ctx, name, o); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -101,6 +101,7 @@ var controllers = map[string]schema.GroupVersionResource{
 	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
 	"StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
 	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
+	"Job":                   {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
 // complete reports whether it is certain that the controller of a pod creates no more pods, with so many alive.
@@ -117,11 +118,42 @@ func (x *carrying) complete(ctx context.Context, m move, alive int64) bool {
 	if err != nil { // without the right to read it, the wait ends with its time
 		return false
 	}
-	wanted, set, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
-	if !set || err != nil {
-		wanted = 1
+	return o.GetUID() != owner.UID || o.GetDeletionTimestamp() != nil || alive >= wanted(o, alive)
+}
+
+// wanted returns how many pods a controller wants, with so many alive.
+func wanted(o *unstructured.Unstructured, alive int64) int64 {
+	if o.GetKind() != "Job" {
+		return number(o, 1, "spec", "replicas")
 	}
-	return o.GetUID() != owner.UID || o.GetDeletionTimestamp() != nil || alive >= wanted
+	if suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend"); suspended {
+		return 0
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		fields, _ := c.(map[string]any)
+		ends := []any{"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"}
+		if slices.Contains(ends, fields["type"]) && fields["status"] == "True" {
+			return 0
+		}
+	}
+	most, ended := number(o, 1, "spec", "parallelism"), number(o, 0, "status", "succeeded")
+	if completions := number(o, -1, "spec", "completions"); completions >= 0 {
+		return min(most, completions-ended)
+	}
+	if ended > 0 { // without completions, the first success ends the work
+		return alive
+	}
+	return most
+}
+
+// number returns a number of an object, or a default.
+func number(o *unstructured.Unstructured, byDefault int64, field ...string) int64 {
+	n, set, err := unstructured.NestedInt64(o.Object, field...)
+	if !set || err != nil {
+		return byDefault
+	}
+	return n
 }
 
 // waits returns why a new pod of a controller does not run, or that there is none.

@@ -5,7 +5,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // A controller whose pod was evicted has one pod less, also while a list shows the pod as it was.
@@ -31,5 +33,29 @@ func TestEvictedPodsDoNotLast(t *testing.T) {
 	gone := []move{{Move: Move{UID: "evicted"}, owner: "set"}}
 	if runs, fresh, alive := tally(pods, before, gone); runs["set"] != 1 || fresh["set"] != 2 || alive["set"] != 3 {
 		t.Errorf("%d run, %d are new, %d last; want 1, 2 and 3", runs["set"], fresh["set"], alive["set"])
+	}
+}
+
+func TestHowManyPodsAControllerWants(t *testing.T) {
+	for text, want := range map[string]int64{
+		`{"kind":"ReplicaSet","spec":{"replicas":3}}`: 3,
+		`{"kind":"ReplicaSet"}`:                       1,
+		`{"kind":"Job","spec":{}}`:                    1,
+		`{"kind":"Job","spec":{"parallelism":3,"completions":9},"status":{"succeeded":7}}`:       2,
+		`{"kind":"Job","spec":{"parallelism":3}}`:                                                3,
+		`{"kind":"Job","spec":{"parallelism":3},"status":{"succeeded":1}}`:                       2, // as many as live
+		`{"kind":"Job","spec":{"parallelism":3,"suspend":true}}`:                                 0,
+		`{"kind":"Job","status":{"conditions":[{"type":"Failed","status":"True"}]}}`:             0,
+		`{"kind":"Job","status":{"conditions":[{"type":"Suspended","status":"False"}, null]}}`:   1,
+		`{"kind":"Job","status":{"conditions":[{"type":"FailureTarget","status":"True"}]}}`:      0,
+		`{"kind":"Job","spec":{"parallelism":"three"},"status":{"conditions":"none of a list"}}`: 1,
+	} {
+		o := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+		if got := wanted(o, 2); got != want {
+			t.Errorf("%s: %d pods, want %d", text, got, want)
+		}
 	}
 }
