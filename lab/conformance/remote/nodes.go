@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 
 	"github.com/tenon-numa/tenon/api/nrt"
@@ -58,8 +56,9 @@ const maxReasons = 5
 
 // unusable returns why no pod without tolerations can run on a node, or "".
 func unusable(n *v1.Node) string {
-	_, tainted := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, nil,
-		func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, false)
+	tainted := slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule
+	})
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
 	})
