@@ -49,6 +49,8 @@ type Case struct {
 	Why string `json:"why"`
 	// Source is where the facts come from: a KEP, a file of the kubelet with its release, or the URL of a report.
 	Source string `json:"source"`
+	// Since is the first release of Kubernetes, such as "1.36", that has by default what the case needs; "" for all.
+	Since string `json:"since,omitempty"`
 	// Machine and Kubelet are for nodes that do not have their own. A node's kubelet settings are added to these.
 	Machine string         `json:"machine,omitempty"`
 	Kubelet map[string]any `json:"kubelet,omitempty"`
@@ -126,6 +128,7 @@ const (
 )
 
 var (
+	release  = regexp.MustCompile(`^1\.[0-9]{1,3}$`)
 	caseName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$`)
 	nodeName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,6}[a-z0-9])?$`)
 )
@@ -190,6 +193,8 @@ func (c *Case) check() error {
 		return fmt.Errorf("area %q: cases with gangs, and no others, have the area %s", c.Area, AreaGangs)
 	case strings.TrimSpace(c.Why) == "" || strings.TrimSpace(c.Source) == "":
 		return errors.New("why or source is missing")
+	case c.Since != "" && !release.MatchString(c.Since):
+		return fmt.Errorf("since %q is no release such as 1.36", c.Since)
 	case len(c.Nodes) == 0 || len(c.Nodes) > maxNodes:
 		return fmt.Errorf("%d nodes, want 1 to %d", len(c.Nodes), maxNodes)
 	case len(c.Steps) == 0 || len(c.Steps) > maxSteps:

@@ -44,6 +44,7 @@ func TestMistakesInCasesAreNamed(t *testing.T) {
 		"unknown pod":        {"end: [app-2]", "end: [app-3]", `no pod "app-3"`},
 		"two things at once": {"- end: [app-2]", "- end: [app-2]\n  restart: {node: a}", "2 fields are set"},
 		"foreign in burst":   {"- create:\n  - {name: app, count: 2", "- burst:\n  - {name: app, node: a", "would race"},
+		"no release":         {"level: live", "level: live\nsince: one", `since "one" is no release`},
 		"unknown area":       {"level: live", "level: live\narea: best", `area "best"`},
 		"unknown class":      {"{containers: [{", "{" + gpuClaim + "containers: [{name: x, ", `class "gpu"`},
 		"no template":        {"{containers: [{", "{containers: [{" + `name: x, resources: {claims: [{name: gpu}]}}, {`, "no template"},

@@ -201,7 +201,7 @@ func (f *flags) selected() ([]*conformance.Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = live.WithoutGangs(all)
+	all = live.Playable(all)
 	if f.short {
 		all = conformance.Short(all)
 	}

@@ -7,11 +7,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenon-numa/tenon/lab"
 	"github.com/tenon-numa/tenon/lab/conformance"
+	"github.com/tenon-numa/tenon/lab/releases"
 	"github.com/tenon-numa/tenon/lab/volcano"
 )
 
@@ -50,10 +52,13 @@ func (c *cluster) createGroups(ctx context.Context, cases []*conformance.Case) e
 	return nil
 }
 
-// WithoutGangs returns the cases without gangs, if the release that this program is built with has no API for them.
-func WithoutGangs(cases []*conformance.Case) (out []*conformance.Case) {
+// Playable returns the cases for the release that this program is built with: cases of later releases are left out, and
+// cases with gangs if it has no API for them.
+func Playable(cases []*conformance.Case) (out []*conformance.Case) {
+	release := version.MustParseGeneric(releases.Version())
 	for _, c := range cases {
-		if lab.HasGangs || len(c.Gangs) == 0 {
+		later := c.Since != "" && release.LessThan(version.MustParseGeneric(c.Since))
+		if !later && (lab.HasGangs || len(c.Gangs) == 0) {
 			out = append(out, c)
 		}
 	}

@@ -89,7 +89,7 @@ func TestTenonPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := run(t, tenon, live.WithoutGangs(c.cases))
+		results, err := run(t, tenon, live.Playable(c.cases))
 		if err != nil {
 			t.Fatal(err)
 		}
