@@ -6,6 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,30 @@ func explains(b browser) {
 }
 
 // misaligned shows a pod with CPUs of two NUMA nodes where one has enough: it is marked on the map, in the list, and on
+// adopt makes a ReplicaSet the controller of a pod.
+func adopt(t *testing.T, c cluster, p *corev1.Pod) {
+	t.Helper()
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: *p.Spec.DeepCopy()}}}
+	set.Spec.Template.Spec.NodeName = ""
+	if _, err := c.client.AppsV1().ReplicaSets(p.Namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	one := metav1.ListOptions{FieldSelector: "metadata.name=" + p.Name}
+	w, err := c.client.CoreV1().Pods(p.Namespace).Watch(t.Context(), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		if now, ok := e.Object.(*corev1.Pod); ok && metav1.GetControllerOf(now) != nil {
+			return
+		}
+	}
+	t.Fatalf("pod %s has no controller", p.Name)
+}
+
 // the page of its node.
 func misaligned(t *testing.T, b browser, c cluster) {
 	t.Helper()
@@ -53,11 +78,13 @@ func misaligned(t *testing.T, b browser, c cluster) {
 		t.Fatal(err)
 	}
 	p := pod("astride", "4")
+	p.Labels = map[string]string{"app": "astride"}
 	p.Spec.NodeName = node.Name
 	p, err := c.client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	adopt(t, c, p)
 	numa := func(id int64, cpus string) (any, any) {
 		distances := []any{10 + 10*id, 20 - 10*id}
 		return map[string]any{"id": id, "memory": int64(16 << 30), "distances": distances},
@@ -84,8 +111,9 @@ func misaligned(t *testing.T, b browser, c cluster) {
 	goTo(b, "#/pods/default/astride", "default/astride")
 	b.says("h2", "What would have to move")
 	b.do("ask how to align it", chromedp.Evaluate(`document.querySelector("#move").click()`, nil))
-	b.says("#moves", "makes room")
-	b.says("#moves td", "has no controller that would create it again")
+	b.says("#moves td", "default/astride")
+	b.says("#moves figcaption", "after")
+	b.do("see both nodes", chromedp.WaitVisible("#moves .cell", chromedp.ByQuery))
 	b.looks("pod-align")
 	goTo(b, "#/", "Cluster")
 	b.says(".legend", "nodes with misaligned pods: 1")

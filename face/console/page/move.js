@@ -2,6 +2,7 @@
 // It is asked for by a button, since it may take a while.
 import { el, nodeLink, note, podLink, problem, quiet, saved, table } from "./dom.js";
 import { send } from "./api.js";
+import { nodesBeforeAfter } from "./compare.js";
 import { phrase, say, texts as t } from "./texts.js";
 
 export const movesFor = (namespace, name) => moves({ for: `${namespace}/${name}` }, t.movesHelp);
@@ -29,7 +30,14 @@ function moves(goal, help) {
     rows.length ? [quiet(t.carryOutMoves), el("div", { class: "tools" }, el("button", { type: "button", id: "save-moves",
       onclick: () => saved(d, "plan.json") }, t.savePlan))] : null,
     d.inSteps ? note(t.movesInSteps) : null,
-    rows.length && d.budgetsUnread ? note(t.budgetsUnread) : null, d.forced ? note(t.forcedMoves) : null];
+    rows.length && d.budgetsUnread ? note(t.budgetsUnread) : null, d.forced ? note(t.forcedMoves) : null, drawings(d)];
+  }
+
+  // drawings show the nodes that pods leave and come to, now and afterwards.
+  function drawings(d) {
+    const leaving = {};
+    for (const m of d.moves) (leaving[m.from] ||= new Set()).add(`${m.namespace}/${m.name}`);
+    return d.moves.length ? nodesBeforeAfter([...d.moves.map((m) => m.to), ...d.placed], leaving) : null;
   }
 
   const fixed = (d) => (d.fixed || []).length ?

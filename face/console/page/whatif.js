@@ -1,10 +1,9 @@
 // The page of questions: where the pods of a manifest would go, and what another cluster would change.
 import { choices, devicesText, el, field, limits, memoryText, nodeLink, note, problem, quiet, refused, requests, table } from "./dom.js";
 import { get, send } from "./api.js";
-import { beforeAfter } from "./compare.js";
+import { nodesBeforeAfter } from "./compare.js";
 import { phrase, say, texts as t } from "./texts.js";
 
-const few = 3;
 const policies = ["none", "best-effort", "restricted", "single-numa-node"];
 const example = `apiVersion: apps/v1
 kind: Deployment
@@ -83,30 +82,12 @@ export function whatIfPage(root) {
     return rows.length ? el("details", {}, el("summary", {}, t.changed), table([t.node, t.numa, t.was, t.is], rows)) : null;
   }
 
-  // drawings show the nodes that get pods now and afterwards: the first few at once, the others when somebody opens them.
+  // drawings show the nodes that get pods, now and afterwards.
   function drawings(r) {
-    const placed = r.workloads.flatMap((w) => w.placements.filter((p) => p.known && p.containers.length).map((p) => ({ ...p, ...named(p.pod) })));
-    const leaving = new Set(r.workloads.filter((w) => w.from).map((w) => `${w.from} ${w.namespace}/${w.name}`));
-    const by = [...Map.groupBy(placed, (p) => p.node)].filter(([name]) => known.has(name));
-    return by.length ? [el("h3", {}, t.drawn), by.map(([name, pods], i) => {
-      const place = el("div", {}, quiet(t.counting)), box = el("details", { class: "panel", open: i < few, ontoggle: () => { if (box.open) draw(); } },
-        el("summary", {}, `${name}: ${say("getsPods", pods.length)}`), place);
-      let done = false;
-      async function draw() {
-        if (done) return;
-        done = true;
-        try {
-          const node = await get("/nodes/" + encodeURIComponent(name));
-          place.replaceChildren(node.machine ? beforeAfter(node, pods, (h) => leaving.has(`${name} ${h.namespace}/${h.name}`)) : quiet(t.noReport));
-        } catch (e) {
-          place.replaceChildren(problem(e));
-        }
-      }
-      return box;
-    })] : null;
+    const leaving = {}, placed = r.workloads.flatMap((w) => w.placements), on = new Set(placed.map((p) => p.node));
+    for (const w of r.workloads.filter((x) => x.from)) (leaving[w.from] ||= new Set()).add(`${w.namespace}/${w.name}`);
+    return nodesBeforeAfter(placed, leaving, (name) => known.has(name) && on.has(name));
   }
-
-  const named = (pod) => { const [namespace, ...rest] = pod.split("/"); return { namespace, name: rest.join("/") }; };
 
   function simulated(s) {
     const moved = [...(s.without || []), ...(s.altered || [])].map((l) => quiet(`${l.node}: ` + say("moves", l.moved, l.stay)));
