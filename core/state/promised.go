@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // This file keeps room for pods that have not come yet. A promise names no CPUs: kubelets know nothing of it, and give
@@ -21,6 +22,12 @@ type Promised struct {
 	Set    int
 	Pod    *place.Pod
 	Demand place.Demand
+	// Claims tells apart pods of one shape whose claims of devices (DRA) differ. Promised pods that are alike in both may
+	// exchange the devices that are kept for them.
+	Claims string
+	// On are the NUMA nodes where the pod's CPUs and memory have to be, since the devices that are kept for it are there;
+	// 0 if they may be anywhere. As alike pods exchange devices, it counts how many of them get which NUMA nodes.
+	On topo.Mask
 }
 
 // Refusal is the verdict for a pod that would take the room.
@@ -33,6 +40,9 @@ func (p *Promised) Refusal() place.Verdict {
 func (p *Promised) Like(other *place.Pod, d place.Demand) bool {
 	return p.Demand == d && p.Pod.Shape() == other.Shape()
 }
+
+// like reports whether every node treats two promised pods alike, and they may exchange devices.
+func (p *Promised) like(o *Promised) bool { return p.Claims == o.Claims && p.Like(o.Pod, o.Demand) }
 
 // maxKeeping bounds the containers that are placed to judge whether a node keeps its promises in one state. Where more
 // would be needed, the node counts as not keeping them.
@@ -68,7 +78,8 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 }
 
 // Redeem returns the node without the promise that a pod of a request uses, and the promise: of the request's promised
-// pods the first one like this pod, or else the first one. ok is false if the node has promised the request nothing.
+// pods the first one like this pod, or else the first one. Where devices are kept on other NUMA nodes than the pod gets,
+// it exchanges them. ok is false if the node has promised the request nothing.
 func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, used Promised, ok bool) {
 	at := slices.IndexFunc(n.Promised, func(x Promised) bool {
 		return x.For == request && x.Like(p, d)
@@ -79,9 +90,37 @@ func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, 
 	if at < 0 {
 		return n, used, false
 	}
+	used = n.Promised[at]
 	next := *n
 	next.Promised = slices.Delete(slices.Clone(n.Promised), at, at+1)
-	return &next, n.Promised[at], true
+	if used.On != 0 {
+		on := n.Landing(p, d)
+		other := slices.IndexFunc(next.Promised, func(x Promised) bool { return x.On == on && x.like(&used) })
+		if used.On != on && other >= 0 {
+			next.Promised[other].On, used.On = used.On, on
+		}
+	}
+	return &next, used, true
+}
+
+// Landing returns the NUMA nodes where a pod's exclusive CPUs and pinned memory would be, whatever is promised to others;
+// 0 if it holds neither, or does not fit.
+func (n *Node) Landing(p *place.Pod, d place.Demand) topo.Mask {
+	one := n.alone()
+	one.Promised = nil
+	if one.Machine == nil || !one.Meets(p, d) {
+		return 0
+	}
+	return one.landing(p, d)
+}
+
+// landing is Landing for a pod that fits.
+func (n *Node) landing(p *place.Pod, d place.Demand) topo.Mask {
+	after, ok := n.Join(PodID{}, p, d)
+	if !ok {
+		return 0
+	}
+	return place.Exclusive(n.Machine, after.Entries[len(after.Entries)-1].Holdings)
 }
 
 // WithoutPromisesTo returns the node without what it has promised a request.
@@ -124,8 +163,12 @@ func (n *Node) keeps(list []Promised, bound int) bool {
 		}
 		k.queues[q] = append(k.queues[q], &list[i])
 		k.related = k.related || list[i].Demand.Relates()
+		k.on = append(k.on, kept{&list[i], list[i].On})
 	}
-	unlike := func(x Promised) bool { return !x.Like(list[0].Pod, list[0].Demand) }
+	if !slices.ContainsFunc(list, func(x Promised) bool { return x.On != 0 }) {
+		k.on = nil
+	}
+	unlike := func(x Promised) bool { return !x.like(&list[0]) }
 	if !slices.ContainsFunc(list, unlike) { // the order makes no difference
 		k.queues = [][]*Promised{slices.Concat(k.queues...)}
 	}
@@ -137,8 +180,32 @@ type keeping struct {
 	queues  [][]*Promised // the pods of each set that have still to come
 	related bool          // what one of them demands is about others
 	left    int           // see maxKeeping
+	on      []kept        // the NUMA nodes that are left; nil if all pods may be anywhere
 	// seen has the states of the node, with the pods that have still to come, from which all orders fit.
 	seen map[string]bool
+}
+
+// kept are NUMA nodes where devices are kept for pods like one.
+type kept struct {
+	pod *Promised
+	on  topo.Mask
+}
+
+// lands takes the NUMA nodes that a pod gets from those where devices are kept for pods like it. It returns false if
+// there are none. The caller restores on.
+func (k *keeping) lands(p *Promised, after *Node) bool {
+	if k.on == nil {
+		return true
+	}
+	got := place.Exclusive(after.Machine, after.Entries[len(after.Entries)-1].Holdings)
+	for _, on := range []topo.Mask{got, 0} {
+		at := slices.IndexFunc(k.on, func(x kept) bool { return x.on == on && x.pod.like(p) })
+		if at >= 0 {
+			k.on = slices.Delete(slices.Clone(k.on), at, at+1)
+			return true
+		}
+	}
+	return false
 }
 
 // from reports whether the pods that have still to come fit on the node in every order.
@@ -157,9 +224,10 @@ func (k *keeping) from(n *Node) bool {
 			return false
 		}
 		after, _ := n.Join(q[0].ID, q[0].Pod, q[0].Demand)
+		on := k.on
 		k.queues[i] = q[1:]
-		fits := k.from(after)
-		if k.queues[i] = q; !fits {
+		fits := k.lands(q[0], after) && k.from(after)
+		if k.queues[i], k.on = q, on; !fits {
 			return false
 		}
 	}
@@ -185,10 +253,13 @@ func (k *keeping) key(n *Node) string {
 		b.WriteByte(byte(len(q)))
 	}
 	b.WriteString(n.Usage.Key())
+	for _, x := range k.on { // in the order of the list
+		b.WriteString(" " + x.pod.ID.UID)
+	}
 	return b.String()
 }
 
 // alike reports whether two sets bring equal pods in the same order: it makes no difference which comes first.
 func alike(q, r []*Promised) bool {
-	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.Like(b.Pod, b.Demand) })
+	return slices.EqualFunc(q, r, func(a, b *Promised) bool { return a.like(b) })
 }
