@@ -78,8 +78,8 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 }
 
 // Redeem returns the node without the promise that a pod of a request uses, and the promise: of the request's promised
-// pods the first one like this pod, or else the first one. Where devices are kept on other NUMA nodes than the pod gets,
-// it exchanges them. ok is false if the node has promised the request nothing.
+// pods the first one like this pod, or else the first one. Where devices are kept on other NUMA nodes than the pod
+// gets, it exchanges them. ok is false if the node has promised the request nothing.
 func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, used Promised, ok bool) {
 	at := slices.IndexFunc(n.Promised, func(x Promised) bool {
 		return x.For == request && x.Like(p, d)
@@ -103,8 +103,8 @@ func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, 
 	return &next, used, true
 }
 
-// Landing returns the NUMA nodes where a pod's exclusive CPUs and pinned memory would be, whatever is promised to others;
-// 0 if it holds neither, or does not fit.
+// Landing returns the NUMA nodes where a pod's exclusive CPUs and pinned memory would be, whatever is promised to
+// others; 0 if it holds neither, or does not fit.
 func (n *Node) Landing(p *place.Pod, d place.Demand) topo.Mask {
 	one := n.alone()
 	one.Promised = nil

@@ -168,8 +168,8 @@ var floors = []floor{
 		append(words(`k8s.io/apiserver k8s.io/dynamic-resource-allocation k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/arrange", nil, words(`api/config core/assign scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
-	{"scheduler/promise", nil, words(`core/place core/state core/whatif`), words(`k8s.io/api`)},
-	{"scheduler/capacity", nil, words(`core/... api/pod api/provisioning cluster/kube cluster/manifest cluster/stage scheduler/booking scheduler/promise`),
+	{"scheduler/promise", nil, words(`cluster/claims core/place core/state core/topo core/whatif`), words(`k8s.io/api`)},
+	{"scheduler/capacity", nil, words(`core/... api/pod api/provisioning cluster/claims cluster/kube cluster/manifest cluster/stage scheduler/booking scheduler/promise`),
 		inCluster},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},
@@ -178,7 +178,7 @@ var floors = []floor{
 	{
 		"scheduler/plugin",
 		nil,
-		words(`core/... api/... cluster/kube cluster/stage guests/affinity scheduler/arrange scheduler/booking scheduler/candidates scheduler/capacity
+		words(`core/... api/... cluster/claims cluster/kube cluster/stage guests/affinity scheduler/arrange scheduler/booking scheduler/candidates scheduler/capacity
 			scheduler/failures scheduler/follow scheduler/fwk scheduler/gangs scheduler/inspect scheduler/metrics scheduler/preempt
 			scheduler/promise scheduler/report scheduler/steer scheduler/waiting`),
 		append(words(`github.com/k8stopologyawareschedwg/noderesourcetopology-api

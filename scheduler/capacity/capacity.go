@@ -28,8 +28,8 @@ import (
 
 	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/stage"
-	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
@@ -38,7 +38,7 @@ import (
 type Keeper interface {
 	Keep(r promise.Request, places []promise.Place) (full []string, err error)
 	Restore(r promise.Request, places []promise.Place) error
-	Spend(uid, request, node string, pod *place.Pod, d place.Demand)
+	Spend(c promise.Coming)
 	Drop(request string)
 	Hold(r promise.Request, until time.Time) bool
 	Release(request string)
@@ -46,6 +46,10 @@ type Keeper interface {
 	Left() map[string]int
 	Places() map[string][]string
 	Amounts(node, request string) whatif.Amounts
+	Hidden() map[claims.ID]bool
+	Claimed() []string
+	On(node string) []promise.Kept
+	Assign(node string, list []promise.Kept) bool
 }
 
 // Cluster is what the scheduler knows of the cluster.
@@ -76,6 +80,7 @@ type Controller struct {
 	requests Requests
 	cluster  Cluster
 	keeper   Keeper
+	claims   Claims // nil if no devices can be kept
 	leads    func() bool
 	now      func() time.Time
 	logger   klog.Logger
@@ -95,6 +100,8 @@ type Controller struct {
 	// has promised.
 	revoked time.Time
 	broken  map[string]time.Time
+	repairs repairs
+	counts  counts
 	// rooms and requested are kept from round to round while requests are open.
 	rooms     rooms
 	requested stage.Requests
@@ -113,6 +120,9 @@ func (c *Controller) rest(took time.Duration) time.Duration { return max(pause, 
 // Restoring bounds how long nothing is decided, and no pod scheduled, because room that was promised before is not kept
 // again yet.
 const Restoring = time.Minute
+
+// bareFor bounds how long of that is because devices that were kept cannot be kept again.
+const bareFor = 10 * time.Second
 
 // longest is how long a round may take to decide, besides the last decision. Bookings expire between rounds.
 const longest = time.Second
@@ -198,6 +208,9 @@ func (c *Controller) round(ctx context.Context) {
 	if c.begun.IsZero() {
 		c.begun = c.now()
 	}
+	if repaired := c.repair(ctx); c.now().Sub(c.begun) < bareFor {
+		all = all && repaired
+	}
 	if all {
 		c.once.Do(func() { close(c.restored) })
 	} else if c.now().Sub(c.begun) < Restoring {
@@ -206,7 +219,7 @@ func (c *Controller) round(ctx context.Context) {
 	}
 	c.revoke(ctx, list)
 	if len(open) == 0 {
-		c.rooms, c.requested = rooms{}, stage.Requests{}
+		c.rooms, c.requested, c.counts = rooms{}, stage.Requests{}, counts{}
 		c.addUp(nil)
 		return
 	}
@@ -335,7 +348,8 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 	}
 	for _, p := range came {
 		if x, err := judged(p); err == nil {
-			c.keeper.Spend(string(p.UID), r.name, p.Spec.NodeName, x.Pod, x.Demand)
+			c.keeper.Spend(promise.Coming{UID: string(p.UID), Request: r.name, Node: p.Spec.NodeName, Pod: x.Pod,
+				Demand: x.Demand, Claims: x.Claims})
 		}
 	}
 	return true
@@ -356,7 +370,7 @@ func (c *Controller) revoke(ctx context.Context, list []*request) {
 	places, lost := c.keeper.Places(), map[string]string{}
 	maps.DeleteFunc(c.broken, func(node string, _ time.Time) bool { return places[node] == nil })
 	for _, node := range slices.Sorted(maps.Keys(places)) {
-		if !c.cluster.Broken(node) {
+		if !c.cluster.Broken(node) && !c.repairs.lost[node] {
 			delete(c.broken, node)
 			continue
 		}
@@ -373,7 +387,8 @@ func (c *Controller) revoke(ctx context.Context, list []*request) {
 	for _, r := range list {
 		if node, is := lost[r.name]; is {
 			c.finish(ctx, r, "RoomLost", "node "+node+" has no room for all pods that it was kept for: it is gone, pods of "+
-				"other schedulers took the room, or pods have ended and the rest gets other CPUs than before")
+				"other schedulers took the room or its devices, devices are gone, or pods have ended and the rest gets other CPUs "+
+				"than before")
 		}
 	}
 }

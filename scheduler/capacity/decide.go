@@ -36,6 +36,9 @@ type deciding struct {
 	states    map[string]*state.Node // see stateOf
 	reading   time.Duration          // how long this look has waited for templates
 	machines  []string               // see machinesOf
+	look      Look                   // nil until a request needs devices
+	// allocations is how often this look has allocated devices to count.
+	allocations int
 }
 
 // brief is how long a look waits for templates, and how long it explains why requests have no room, besides the last
@@ -159,9 +162,9 @@ func (d *deciding) explainSome(ctx context.Context, short []*request) {
 // an explanation waits for the API server, and meanwhile no other request gets room.
 func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done bool) {
 	r.tried = d.now()
-	gang, unjudged, err := d.gang(r)
+	gang, unjudged, err := d.gang(ctx, r)
 	if err != nil {
-		d.refuse(ctx, r, invalid{err})
+		d.refuse(ctx, r, err)
 		return true
 	}
 	scheduler := r.sets[0].pod.Spec.SchedulerName
@@ -169,16 +172,20 @@ func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done b
 	without := d.stillFull(r)
 	for range maxLooks {
 		p := d.plan(scheduler, rules, without)
-		out, err := p.Together(gang, ctx.Err)
+		out, p, places, err := d.together(ctx, r, p, rules, gang)
 		if err != nil {
-			return true // the scheduler ends
+			d.notTogether(ctx, r, err)
+			return true
 		}
 		if !out.Fits && len(without) > 0 {
 			break // without these nodes it does not fit, and with them it might
 		}
 		if !out.Fits {
-			d.keepPlan(scheduler, p, false)
-			if r.took, r.searched = d.now().Sub(r.tried), d.rooms.round; !explain {
+			if r.took = d.now().Sub(r.tried); !r.claimed() {
+				d.keepPlan(scheduler, p, false)
+				r.searched = d.rooms.round
+			}
+			if !explain {
 				return false
 			}
 			if d.explain(ctx, r, p, out, unjudged, d.grows(ctx, r, rules, gang, out)) == nil {
@@ -188,7 +195,7 @@ func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done b
 			}
 			return true
 		}
-		full, err := d.keep(ctx, r, p, out, unjudged)
+		full, err := d.keep(ctx, r, places, unjudged)
 		if err == nil && len(full) == 0 {
 			d.keepPlan(scheduler, p, len(without) > 0)
 			return true
@@ -207,9 +214,25 @@ func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done b
 	if d.now().Sub(r.explained) < explaining {
 		return true // its reason is known, and this one passes soon
 	}
-	_ = d.notNow(ctx, r, "Changing", "not now: node "+without[0]+" has changed since, or room is kept there for so many "+
-		"different pods that more cannot be judged")
+	why := "not now: node " + without[0] + " has changed since, or room is kept there for so many different pods that " +
+		"more cannot be judged"
+	if r.claimed() {
+		why += ", or devices would not be near the pods in every order in which they may come"
+	}
+	_ = d.notNow(ctx, r, "Changing", why)
 	return true
+}
+
+// notTogether answers a request for which no places could be searched, unless the scheduler ends.
+func (d *deciding) notTogether(ctx context.Context, r *request, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errDevices):
+		_ = d.notNow(ctx, r, "CapacityIsNotFound", "not now: "+err.Error())
+	default:
+		d.latest = nil // the plan has places that are not kept
+		_ = d.notNow(ctx, r, "Bound", "not now: "+err.Error())
+	}
 }
 
 // A node that lacked room although it was found there is left out for fullFor, or until it has changed. It is left out
@@ -250,16 +273,16 @@ func (d *deciding) stateOf(node string) *state.Node {
 }
 
 // gang returns the pods of a request as a gang that needs all of them, and what of their requirements is not judged.
-func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err error) {
+func (d *deciding) gang(ctx context.Context, r *request) (out whatif.Gang, unjudged []string, err error) {
 	turn := 0
-	for k, s := range r.sets {
-		if served := d.stage.Allocated(s.pod); len(served) > 0 {
-			return out, nil, fmt.Errorf("devices for %s come from claims (DRA), for which no room can be kept: leave the "+
-				"admission check out for such jobs", strings.Join(served, ", "))
+	for k := range r.sets {
+		s := &r.sets[k]
+		if err := d.served(ctx, s); err != nil {
+			return out, nil, err
 		}
 		w, err := d.stage.Existing(s.pod)
 		if err != nil {
-			return out, nil, err
+			return out, nil, invalid{err}
 		}
 		for _, u := range w.Unjudged {
 			if !slices.Contains(unjudged, u) {
@@ -268,7 +291,9 @@ func (d *deciding) gang(r *request) (out whatif.Gang, unjudged []string, err err
 		}
 		want := w.Want
 		want.Needs = withPlace(want.Needs)
-		r.sets[k].want = want
+		if s.want = want; s.claiming != nil {
+			want.Needs = want.Needs.Add(whatif.Amounts{r.devicesOf(k): 1})
+		}
 		for i := range s.count {
 			id := state.PodID{UID: fmt.Sprintf("request %s %d", r.name, turn), Namespace: r.object.Namespace,
 				Name: fmt.Sprintf("%s-%d", s.pod.Name, i)}
@@ -292,20 +317,11 @@ func (d *deciding) ofNamespace(namespace string) (n int) {
 
 // keep keeps the places that were found, and answers the request. If nodes have less room than was found, it keeps
 // nothing and returns them.
-func (d *deciding) keep(ctx context.Context, r *request, p *whatif.Plan, out whatif.GangOutcome,
+func (d *deciding) keep(ctx context.Context, r *request, places []promise.Place,
 	unjudged []string) (full []string, err error) {
-	var places []promise.Place
 	nodes := map[string]bool{}
-	k := 0
-	for _, s := range r.sets {
-		for range s.count {
-			node := p.Nodes()[out.Placed[k].Node].Name
-			places, nodes[node] = append(places, promise.Place{Node: node, Pod: s.Pod}), true
-			if out.Placed[k].Blind {
-				return nil, fmt.Errorf("nothing is known of the NUMA nodes of node %s", node)
-			}
-			k++
-		}
+	for _, x := range places {
+		nodes[x.Node] = true
 	}
 	written, err := details(r.sets, places)
 	if err != nil {
@@ -402,7 +418,8 @@ func (d *deciding) explain(ctx context.Context, r *request, p *whatif.Plan, out 
 			f.Nodes = append(f.Nodes, summary.Node{Name: node, Reasons: x.Reasons,
 				Estimated: n.State != nil && n.State.Quality == state.Estimated,
 				Inexact:   n.State != nil && len(n.State.Inexact) > 0})
-			if (whatif.Judgement{Reasons: x.Reasons}).When() == place.Later && !slices.ContainsFunc(x.Reasons, lacksPlaces) {
+			if (whatif.Judgement{Reasons: x.Reasons}).When() == place.Later && !slices.ContainsFunc(x.Reasons, lacksPlaces) &&
+				!slices.ContainsFunc(x.Reasons, r.lacksDevices) {
 				later = append(later, at[node])
 			}
 		}

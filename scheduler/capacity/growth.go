@@ -47,6 +47,7 @@ var (
 	errRelated  = errors.New("where the pods may go depends on other pods or volumes")
 	errKinds    = fmt.Errorf("the cluster has more than %d kinds of nodes for the pods", maxKindsOfNodes)
 	errNoLayout = errors.New("no node with a layout takes such pods")
+	errClaims   = errors.New("which devices new nodes have for claims is not known")
 	errTime     = errors.New("the search takes too long")
 )
 
@@ -156,6 +157,9 @@ func (d *deciding) search(ctx context.Context, r *request, rules whatif.Rules, g
 	found whatif.GangOutcome) (out []more, err error) {
 	if slices.ContainsFunc(r.sets, func(s set) bool { return related(&s.pod.Spec) }) {
 		return nil, errRelated
+	}
+	if r.claimed() {
+		return nil, errClaims
 	}
 	var missing []whatif.Member
 	wants := map[*whatif.Want]bool{}

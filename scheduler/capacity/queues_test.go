@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/promise"
 )
 
 var (
@@ -72,7 +73,7 @@ func (c *cluster) takes(node string, n *state.Node, id state.PodID, p *place.Pod
 		return ok
 	}
 	if c.quota == 0 {
-		c.keeper.Use(id.UID, request, node, p, place.Demand{}, book)
+		c.keeper.Use(promise.Coming{UID: id.UID, Request: request, Node: node, Pod: p}, book)
 	} else {
 		book(nil)
 	}

@@ -69,7 +69,8 @@ type set struct {
 	count int
 	text  string // equal for pods that the same nodes take
 	promise.Pod
-	want *whatif.Want // in the search of this round
+	claiming *Claiming    // nil if no devices have to be kept
+	want     *whatif.Want // in the search of this round
 }
 
 // is reports whether a condition is true.
@@ -140,20 +141,20 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 			foreign++
 			continue
 		}
-		if len(p.Spec.ResourceClaims) > 0 {
-			return invalid{errors.New("the pods name resource claims (DRA), for which no room can be kept: leave the " +
-				"admission check out for such jobs")}
+		claiming, err := c.claiming(ctx, p)
+		if err != nil {
+			return err
 		}
 		x, err := judged(p)
 		if err != nil {
 			return invalid{fmt.Errorf("PodTemplate %s: %w", s.PodTemplateRef.Name, err)}
 		}
-		x.Set = len(sets)
+		x.Set, x.Claimed = len(sets), claiming != nil
 		text, err := textOf(p, x)
 		if err != nil {
 			return invalid{err}
 		}
-		sets = append(sets, set{pod: p, count: int(s.Count), text: text, Pod: x})
+		sets = append(sets, set{pod: p, count: int(s.Count), text: text, Pod: x, claiming: claiming})
 	}
 	switch {
 	case foreign > 0 && len(sets) > 0:
@@ -226,7 +227,7 @@ func judged(p *v1.Pod) (out promise.Pod, err error) {
 		return out, err
 	}
 	needs, err := kube.Needs(p)
-	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs}, err
+	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs, Claims: ClaimsOf(p)}, err
 }
 
 // details writes places down, by set.

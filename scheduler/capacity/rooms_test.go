@@ -45,7 +45,7 @@ func TestCountedRoomIsWhatASearchFinds(t *testing.T) {
 		w.rooms.update(d.nodes(), s.Objects())
 		for _, x := range w.list() {
 			if x.open() && d.prepare(t.Context(), x) {
-				gang, _, err := d.gang(x)
+				gang, _, err := d.gang(t.Context(), x)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	staged "github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/state"
@@ -52,7 +53,12 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 		return fmt.Errorf("make a client for PodTemplates: %w", err)
 	}
 	leads := func() bool { return isClosed(s.Ready) && s.leads() }
-	c := capacity.New(requests, seen{s, h, templates.CoreV1()}, s.promises, leads, time.Now, Logger(ctx))
+	sees := seen{s, h, templates.CoreV1()}
+	c := capacity.New(requests, sees, s.promises, leads, time.Now, Logger(ctx))
+	if h.SharedDRAManager() != nil {
+		c.WithClaims(devices{sees, templates})
+		s.promises.Check(func(ids []claims.ID) bool { return s.planner == nil || s.planner.Taken(ids) })
+	}
 	if err := s.kickAtEvents(h, c); err != nil {
 		return err
 	}

@@ -32,7 +32,18 @@ const Claims = steer.Name
 // Claims returns the factory of the plugin TenonClaims.
 func (s *Shared) Claims() Factory {
 	return func(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		return steer.New(ctx, obj, h, places{s, profileOf(h)}, s.functions())
+		at := places{s, profileOf(h)}
+		p, err := steer.New(ctx, obj, h, at, s.functions())
+		if err != nil {
+			return nil, err
+		}
+		p.Heed(promised{at})
+		if s.planner == nil && s.options.Informers != nil { // other main programs answer no requests
+			if s.planner, err = steer.NewPlanner(ctx, obj, h, s.functions()); err != nil {
+				return nil, err
+			}
+		}
+		return p, nil
 	}
 }
 

@@ -87,6 +87,7 @@ func (s *podState) recordTurn(node string, v place.Verdict, status *fwk.Status) 
 // PostBind records that the pod is bound. Configurations for scheduler-plugins enable the plugin here, too.
 func (p *Plugin) PostBind(_ context.Context, cs fwk.CycleState, pod *v1.Pod, node string) {
 	p.flights.Bound(string(pod.UID))
+	p.promises.Came(string(pod.UID))
 	if s, ok := read(cs); ok {
 		p.turns.Remove(string(pod.UID))
 		s.Bound(node)

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -29,6 +30,7 @@ type asked struct {
 	pod     *place.Pod
 	demand  place.Demand
 	needs   whatif.Amounts
+	claims  string // see promise.Pod
 	// narrowed is set if the attempt is about the nodes that keep room for the pod, and no other node.
 	narrowed bool
 	// used is set once the pod was reserved with the keeper, and not only in a trial.
@@ -56,7 +58,7 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 		return nil
 	}
 	needs, _ := kube.Needs(pod)
-	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs}
+	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs, claims: capacity.ClaimsOf(pod)}
 	cs.Write(askedKey, a)
 	return a
 }
@@ -205,7 +207,7 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 	}
 	a.used = true
 	crowded := false
-	p.promises.Use(string(pod.UID), a.request, node, a.pod, a.demand, func(kept whatif.Amounts) bool {
+	p.promises.Use(p.coming(cs, a, pod, node), func(kept whatif.Amounts) bool {
 		if len(kept) > 0 && p.handle != nil {
 			if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
 				if out = p.inTheWay(a, info, kept); out != nil {
@@ -311,7 +313,7 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 		return true
 	case a.pod.Plain() && !p.promises.Any(): // the last room was given back meanwhile
 		p.tryAgain(pod)
-	case a.pod.Plain():
+	case a.pod.Plain(), a.claims != "" && p.promises.Hidden() != nil:
 		p.keptOut.Add(pod)
 	}
 	return false

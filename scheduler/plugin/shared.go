@@ -35,6 +35,7 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/metrics"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 	"github.com/tenon-numa/tenon/scheduler/report"
+	"github.com/tenon-numa/tenon/scheduler/steer"
 	"github.com/tenon-numa/tenon/scheduler/waiting"
 )
 
@@ -56,6 +57,8 @@ type Shared struct {
 	// promises has the room that is kept for pods that have not come; see promised.go.
 	promises *promise.Keeper
 	flights  promise.Flights
+	// planner allocates devices for pods that have not come; nil if no profile has TenonClaims.
+	planner *steer.Planner
 	// anywhere are pods that found none of the nodes that keep room for them good, keptOut are pods that may have found no
 	// node because of such room, and waitRoom are pods that are held back until a request has its room.
 	anywhere, keptOut, waitRoom promise.Pods

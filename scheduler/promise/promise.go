@@ -19,8 +19,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -43,6 +45,9 @@ type Pod struct {
 	Demand place.Demand
 	// Needs are the plain amounts that it requests.
 	Needs whatif.Amounts
+	// Claims is equal for pods whose claims of devices (DRA) are alike. Claimed is true if devices have to be kept for it.
+	Claims  string
+	Claimed bool
 }
 
 // Request is a request as the keeper knows it.
@@ -58,6 +63,17 @@ type Request struct {
 type Place struct {
 	Node string
 	Pod
+	Devices
+}
+
+// Coming is a pod that may use up a place of a request.
+type Coming struct {
+	UID, Request string
+	Node         string // where it is reserved
+	Pod          *place.Pod
+	Demand       place.Demand
+	Claims       string    // see Pod
+	On           topo.Mask // the NUMA nodes that it gets there; 0 if that is not known
 }
 
 // Judge reports whether a node has room for all places of a list, beside everything that is reserved there: list has
@@ -77,8 +93,12 @@ type Keeper struct {
 	// sums has the sum of the plain amounts that are kept on each node. Filter reads it for every node.
 	sums atomic.Pointer[map[string]whatif.Amounts]
 	open atomic.Bool // see Open
+	// hidden has the devices that are kept; nil if there are none. taken may be nil; see Check.
+	hidden atomic.Pointer[map[claims.ID]bool]
+	taken  func([]claims.ID) bool
 
 	mu       sync.Mutex
+	owners   map[claims.ID]*kept  // of the devices that are kept
 	requests map[string][]*kept   // of each request, in its order
 	on       map[string][]*kept   // by node
 	used     map[string]*kept     // by the UID of the pod that has used up a place, until its request ends
@@ -92,6 +112,8 @@ type kept struct {
 	node     string
 	needs    whatif.Amounts
 	holds    bool // the pod needs alignment
+	claimed  bool
+	devices  []claims.ID // nil if they have to be kept and are not
 }
 
 // compare puts places in the order in which the pods of each request come.
@@ -108,7 +130,7 @@ func insert(list []*kept, p *kept) []*kept {
 // NewKeeper returns a keeper without places.
 func NewKeeper(book Book, judge Judge, freed, released func(name string)) *Keeper {
 	return &Keeper{book: book, judge: judge, freed: freed, released: released, requests: map[string][]*kept{},
-		on: map[string][]*kept{}, used: map[string]*kept{}, owned: map[string][]Request{}}
+		on: map[string][]*kept{}, used: map[string]*kept{}, owned: map[string][]Request{}, owners: map[claims.ID]*kept{}}
 }
 
 // Open records that requests may be answered: from now on, places may be kept at any time.
@@ -151,7 +173,8 @@ func (k *Keeper) keep(r Request, places []Place) (full, freed []string, err erro
 	}
 	judge := func() []string {
 		for _, node := range slices.Sorted(maps.Keys(with)) {
-			if len(with[node]) > MaxOnNode || !k.judge(node, promised(with[node]), k.sum(with[node], "")) {
+			if len(with[node]) > MaxOnNode || !k.judge(node, promised(with[node]), k.sum(with[node], "")) ||
+				!k.free(with[node]) {
 				full = append(full, node)
 			}
 		}
@@ -187,8 +210,8 @@ func (k *Keeper) Restore(r Request, places []Place) error {
 func list(request string, places []Place) (out []*kept) {
 	for i, x := range places {
 		id := state.PodID{UID: fmt.Sprintf("promised %s %d", request, i), Name: fmt.Sprintf("%s %d", request, i)}
-		out = append(out, &kept{state.Promised{ID: id, For: request, Set: x.Set, Pod: x.Pod.Pod, Demand: x.Demand}, i, x.Node,
-			x.Needs, !x.Pod.Pod.Plain()})
+		out = append(out, &kept{state.Promised{ID: id, For: request, Set: x.Set, Pod: x.Pod.Pod, Demand: x.Demand,
+			Claims: x.Claims, On: x.On}, i, x.Node, x.Needs, !x.Pod.Pod.Plain(), x.Claimed, x.IDs})
 	}
 	return out
 }
@@ -218,6 +241,7 @@ func (k *Keeper) add(r Request, list []*kept) {
 	}
 	k.requests[r.Name] = list
 	k.count.Add(int64(len(list)))
+	k.hide(list...)
 	k.tell(slices.Sorted(maps.Keys(nodes))...)
 }
 
@@ -239,6 +263,7 @@ func (k *Keeper) drop(request string) (nodes []string) {
 		k.take(p)
 		nodes = append(nodes, p.node)
 	}
+	k.show(func(p *kept) bool { return p.promised.For == request })
 	delete(k.requests, request)
 	k.disown(request)
 	maps.DeleteFunc(k.used, func(_ string, p *kept) bool { return p.promised.For == request })
@@ -358,35 +383,36 @@ func (k *Keeper) sum(list []*kept, request string) (out whatif.Amounts) {
 // Use has a pod use up a place of its request while do reserves the pod on a node: a place on that node, or else one
 // on another node. do gets the sum of the plain amounts that are kept on the node for others. If it returns false, the
 // place is kept on. A pod whose request has no places left is reserved like any other pod. do must not call the keeper.
-func (k *Keeper) Use(uid, request, node string, pod *place.Pod, d place.Demand, do func(kept whatif.Amounts) bool) {
-	if elsewhere := k.use(uid, request, node, pod, d, do); elsewhere != "" {
+// The devices of the place stay hidden from others until Came or GiveBack.
+func (k *Keeper) Use(c Coming, do func(kept whatif.Amounts) bool) {
+	if elsewhere := k.use(c, do); elsewhere != "" {
 		k.freed(elsewhere)
 	}
 }
 
 // use is Use. It returns the name of another node that keeps less now, or "".
-func (k *Keeper) use(uid, request, node string, pod *place.Pod, d place.Demand,
-	do func(kept whatif.Amounts) bool) (elsewhere string) {
+func (k *Keeper) use(c Coming, do func(kept whatif.Amounts) bool) (elsewhere string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := k.find(request, node, pod, d)
-	if p == nil || k.used[uid] != nil {
-		do(k.sum(k.on[node], ""))
+	p := k.find(c)
+	if p == nil || k.used[c.UID] != nil {
+		do(k.sum(k.on[c.Node], ""))
 		return ""
 	}
-	here := p.node == node
+	here := p.node == c.Node
 	if here {
+		k.exchangeFor(p, c.On)
 		k.take(p)
-		k.tell(node)
+		k.tell(c.Node)
 	}
-	if !do(k.sum(k.on[node], "")) {
+	if !do(k.sum(k.on[c.Node], "")) {
 		if here {
 			k.put(p)
 		}
 		return ""
 	}
-	k.requests[request] = slices.DeleteFunc(k.requests[request], func(q *kept) bool { return q == p })
-	k.used[uid] = p
+	k.requests[c.Request] = slices.DeleteFunc(k.requests[c.Request], func(q *kept) bool { return q == p })
+	k.used[c.UID] = p
 	if here {
 		return ""
 	}
@@ -397,19 +423,19 @@ func (k *Keeper) use(uid, request, node string, pod *place.Pod, d place.Demand,
 
 // find returns the place that a pod uses up on a node: of those on the node, or else of all, the first for a pod like
 // it, or else the first.
-func (k *Keeper) find(request, node string, pod *place.Pod, d place.Demand) *kept {
-	list := k.requests[request]
-	here := slices.DeleteFunc(slices.Clone(list), func(p *kept) bool { return p.node != node })
+func (k *Keeper) find(c Coming) *kept {
+	list := k.requests[c.Request]
+	here := slices.DeleteFunc(slices.Clone(list), func(p *kept) bool { return p.node != c.Node })
+	like := func(p *kept) bool { return p.promised.Like(c.Pod, c.Demand) }
 	for _, among := range [][]*kept{here, list} {
 		if len(among) == 0 {
 			continue
 		}
-		for _, p := range among {
-			if p.promised.Like(pod, d) {
-				return p
-			}
+		at := slices.IndexFunc(among, func(p *kept) bool { return like(p) && p.promised.Claims == c.Claims })
+		if at < 0 {
+			at = slices.IndexFunc(among, like)
 		}
-		return among[0]
+		return among[max(at, 0)]
 	}
 	return nil
 }
@@ -443,8 +469,9 @@ func (k *Keeper) GiveBack(uid string) {
 }
 
 // Spend is Use for a pod that is bound already. A pod that has used up a place changes nothing.
-func (k *Keeper) Spend(uid, request, node string, pod *place.Pod, d place.Demand) {
-	k.Use(uid, request, node, pod, d, func(whatif.Amounts) bool { return true })
+func (k *Keeper) Spend(c Coming) {
+	k.Use(c, func(whatif.Amounts) bool { return true })
+	k.Came(c.UID)
 }
 
 // Places returns the names of the nodes that keep places, ascending, each with the requests whose places they are.

@@ -52,9 +52,12 @@ func podOf(cpus int64) Pod {
 		Needs: whatif.Amounts{"cpu": cpus * 1000, "pods": 1}}
 }
 
+func at(node string, p Pod) Place { return Place{Node: node, Pod: p} }
+
 // use has a pod reserved, with a place of its request if it has one.
 func (c *cluster) use(uid, request, node string, p Pod) (fits bool) {
-	c.keeper.Use(uid, request, node, p.Pod, p.Demand, func(whatif.Amounts) bool {
+	coming := Coming{UID: uid, Request: request, Node: node, Pod: p.Pod, Demand: p.Demand}
+	c.keeper.Use(coming, func(whatif.Amounts) bool {
 		v, ok := c.book.Reserve(node, state.PodID{UID: uid}, p.Pod, p.Demand)
 		fits = ok && v.Fits()
 		return fits
@@ -73,11 +76,11 @@ func (c *cluster) promisedOn(node string) (out []string) {
 // not fit beside the rest is not kept.
 func TestPlacesAreForTheirPods(t *testing.T) {
 	c := newCluster(t)
-	full, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{{"a", podOf(8)}, {"a", podOf(8)}, {"b", podOf(6)}})
+	full, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{at("a", podOf(8)), at("a", podOf(8)), at("b", podOf(6))})
 	if err != nil || len(full) > 0 {
 		t.Fatalf("keep: %v, full %v", err, full)
 	}
-	if full, err := c.keeper.Keep(Request{Name: "ml/q"}, []Place{{"a", podOf(1)}, {"b", podOf(2)}}); err != nil ||
+	if full, err := c.keeper.Keep(Request{Name: "ml/q"}, []Place{at("a", podOf(1)), at("b", podOf(2))}); err != nil ||
 		!slices.Equal(full, []string{"a"}) || len(c.promisedOn("b")) != 1 {
 		t.Errorf("a request without room: %v, full %v, b has promised %v", err, full, c.promisedOn("b"))
 	}
@@ -117,7 +120,7 @@ func TestPodsOfAnOwnerUseUpPlaces(t *testing.T) {
 	c := newCluster(t)
 	for name, node := range map[string]string{"ml/m-0": "a", "ml/m-1": "b"} {
 		r := Request{Name: name, Owner: "ml/set", Since: 100}
-		if full, err := c.keeper.Keep(r, []Place{{node, podOf(8)}}); err != nil || len(full) > 0 {
+		if full, err := c.keeper.Keep(r, []Place{{Node: node, Pod: podOf(8)}}); err != nil || len(full) > 0 {
 			t.Fatalf("keep %s: %v, full %v", name, err, full)
 		}
 	}
@@ -174,7 +177,7 @@ func TestPodsUseUpPlacesOfTheirOwnNamespace(t *testing.T) {
 		}
 	}
 	c := newCluster(t)
-	if _, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{{"a", podOf(8)}, {"a", podOf(8)}}); err != nil {
+	if _, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{at("a", podOf(8)), at("a", podOf(8))}); err != nil {
 		t.Fatal(err)
 	}
 	if c.use("evil", "evil/r", "a", podOf(8)) {
@@ -198,7 +201,7 @@ func TestKeeperAndLedgerAgree(t *testing.T) {
 			case 0:
 				var places []Place
 				for range 1 + r.IntN(3) {
-					places = append(places, Place{[]string{"a", "b"}[r.IntN(2)], podOf(1 + r.Int64N(4))})
+					places = append(places, Place{Node: []string{"a", "b"}[r.IntN(2)], Pod: podOf(1 + r.Int64N(4))})
 				}
 				_, _ = c.keeper.Keep(Request{Name: request}, places)
 			case 1, 2:

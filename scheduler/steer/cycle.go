@@ -6,7 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -24,6 +26,8 @@ type cycle struct {
 	wanted []*resourcev1.ResourceClaim
 	// pod is the pod as the wrapped plugin gets it; see [sharedLast].
 	pod *v1.Pod
+	// kept are devices that are kept for other pods; nil if there are none.
+	kept sets.Set[structured.DeviceID]
 	// open is true if there is something to allocate.
 	open   bool
 	demand demand

@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
@@ -29,9 +31,9 @@ func (p *Plugin) PreFilter(
 	pod, shares := sharedLast(pod, p.dra.SharedDRAManager.ResourceClaims())
 	p.dra.take()
 	cs.Delete(stateKey) // of an earlier PreFilter in this cycle, whose allocations count no more
-	p.dra.use(&p.index)
+	p.dra.use(&p.index, func() sets.Set[structured.DeviceID] { return p.hidden(cs, pod) })
 	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
-	p.dra.use(nil)
+	p.dra.use(nil, nil)
 	if !status.IsSuccess() && !status.IsSkip() {
 		return named, status
 	}
@@ -46,7 +48,7 @@ func (p *Plugin) PreFilter(
 	if shares && c.seen.claims != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, exchanged)
 	}
-	c.pod, c.demand = pod, d
+	c.pod, c.demand, c.kept = pod, d, c.seen.kept
 	c.seen.owned(pod.UID)
 	c.readClaims(pod, p.dra.SharedDRAManager.ResourceClaims())
 	c.open = c.seen.open
@@ -68,6 +70,17 @@ func (p *Plugin) PreFilter(
 // devices must be near, it then refuses the node.
 func (p *Plugin) Filter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := read(cs)
+	return c.explain(info.Node().Name, p.filter(ctx, cs, pod, info, c))
+}
+
+// filter is Filter, without the remark that devices are kept.
+func (p *Plugin) filter(
+	ctx context.Context,
+	cs fwk.CycleState,
+	pod *v1.Pod,
+	info fwk.NodeInfo,
+	c *cycle,
+) *fwk.Status {
 	if c == nil {
 		return p.DynamicResources.Filter(ctx, cs, pod, info)
 	}

@@ -20,8 +20,9 @@ type seen struct {
 	slices  []*resourcev1.ResourceSlice
 	devices sets.Set[structured.DeviceID] // allocated ones; nil if state was read
 	state   *structured.AllocatedState
-	open    bool                        // devices or state was read, because there is something to allocate
-	claims  []*resourcev1.ResourceClaim // all of them, for pods with extended resources
+	kept    sets.Set[structured.DeviceID] // of them, those that no claim holds and that are kept from the pod
+	open    bool                          // devices or state was read, because there is something to allocate
+	claims  []*resourcev1.ResourceClaim   // all of them, for pods with extended resources
 }
 
 // owned keeps of the claims those that a pod owns. The wrapped plugin looks for one that it made for extended
@@ -72,13 +73,29 @@ type recorder struct {
 	signals []*resourcev1.ResourceClaim
 	// index, if not nil, is brought up to date when slices are read, and shows stand-ins of them.
 	index *index
+	// hidden, if not nil, returns devices that count as allocated.
+	hidden func() sets.Set[structured.DeviceID]
 }
 
-// use sets the index.
-func (r *recorder) use(x *index) {
+// use sets the index, and what is hidden.
+func (r *recorder) use(x *index, hidden func() sets.Set[structured.DeviceID]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.index = x
+	r.index, r.hidden = x, hidden
+}
+
+// hide adds the hidden devices to allocated ones, and returns them.
+func (r *recorder) hide(allocated sets.Set[structured.DeviceID]) (all, hidden sets.Set[structured.DeviceID]) {
+	r.mu.Lock()
+	f := r.hidden
+	r.mu.Unlock()
+	if f == nil {
+		return allocated, nil
+	}
+	if hidden = f(); len(hidden) == 0 {
+		return allocated, nil
+	}
+	return allocated.Union(hidden), hidden
 }
 
 func (r *recorder) ResourceClaims() fwk.ResourceClaimTracker {
@@ -122,18 +139,30 @@ func (c recordedClaims) List() ([]*resourcev1.ResourceClaim, error) {
 
 func (c recordedClaims) ListAllAllocatedDevices() (sets.Set[structured.DeviceID], error) {
 	out, err := c.ResourceClaimTracker.ListAllAllocatedDevices()
+	if err != nil {
+		return out, err
+	}
+	out, kept := c.r.hide(out)
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.seen.devices, c.r.seen.open = out, err == nil
-	return out, err
+	c.r.seen.devices, c.r.seen.kept, c.r.seen.open = out, kept, true
+	return out, nil
 }
 
 func (c recordedClaims) GatherAllocatedState() (*structured.AllocatedState, error) {
 	out, err := c.ResourceClaimTracker.GatherAllocatedState()
+	if err != nil || out == nil {
+		return out, err
+	}
+	devices, kept := c.r.hide(out.AllocatedDevices)
+	if kept != nil {
+		copied := *out
+		copied.AllocatedDevices, out = devices, &copied
+	}
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.seen.state, c.r.seen.open = out, err == nil
-	return out, err
+	c.r.seen.state, c.r.seen.kept, c.r.seen.open = out, kept, true
+	return out, nil
 }
 
 func (c recordedClaims) SignalClaimPendingAllocation(uid types.UID, claim *resourcev1.ResourceClaim) error {

@@ -27,10 +27,18 @@ func (p *Plugin) Reserve(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, no
 	if status := p.DynamicResources.Reserve(ctx, cs, pod, node); !status.IsSuccess() {
 		return status
 	}
+	signaled := p.dra.signaled()
+	var got []claims.ID
+	for _, claim := range signaled {
+		got = append(got, claims.DevicesOf(claim.Status.Allocation)...)
+	}
+	if p.promises != nil && len(got) > 0 && !p.promises.Take(cs, pod, got) {
+		p.places.Allocated(pod, node, Near{}, false)
+		return fwk.NewStatus(fwk.Unschedulable, KeptText)
+	}
 	p.trial.share(ctx, cs, pod, node)
-	devices, bound := slices.Clone(c.held), slices.Clone(c.bound)
-	for _, claim := range p.dra.signaled() {
-		devices = append(devices, claims.DevicesOf(claim.Status.Allocation)...)
+	devices, bound := slices.Concat(c.held, got), slices.Clone(c.bound)
+	for _, claim := range signaled {
 		bound = append(bound, c.demand.of(claim, claim.Status.Allocation)...)
 	}
 	n, near := c.nodes[node], p.places.Reserved(cs, node)

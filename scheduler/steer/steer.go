@@ -63,9 +63,11 @@ type Places interface {
 type Plugin struct {
 	*dynamicresources.DynamicResources
 	places Places
-	dra    *recorder
-	trial  *trial
-	index  index
+	// promises may be nil; see Heed.
+	promises Promises
+	dra      *recorder
+	trial    *trial
+	index    index
 	// limit is how long all attempts to find near devices on a node may take together; 0 if there is no limit.
 	limit time.Duration
 }

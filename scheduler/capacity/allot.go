@@ -1,0 +1,338 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+)
+
+// This file gives the pods of a request devices. Package whatif does not know devices, so how many pods of a set get
+// some on a node is counted before, as an amount of its own; and after nodes were found, devices are allocated there
+// pod by pod. Where that fails, fewer pods are tried on the node.
+
+const (
+	// again is the least time between two searches for other devices on a node.
+	again = time.Second
+	// maxAllocations bounds how often one look allocates devices to count; only the last node may exceed it.
+	maxAllocations = 512
+	// maxAllotted is how often other nodes are tried for a request.
+	maxAllotted = 16
+	// countsLast is how long counts are kept, since classes of devices may change.
+	countsLast = time.Minute
+)
+
+// errDevices is about devices that a request does not get now.
+var errDevices = errors.New("no devices")
+
+// errBlind is about a node that got a pod although it is not known whether its kubelet would take it.
+var errBlind = errors.New("nothing is known of the NUMA nodes of node")
+
+// counts are how many pods of a kind get devices on nodes, from round to round.
+type counts struct {
+	since time.Time
+	of    map[countKey]counted
+}
+
+type countKey struct{ node, kind string }
+
+// counted is a count, and what the node was like.
+type counted struct {
+	mark  uint64
+	state *state.Node
+	kept  int // places
+	most  int // the pods that were tried
+	n     int
+}
+
+// allotting is the search for devices for one request.
+type allotting struct {
+	*deciding
+	r    *request
+	look Look
+	room []map[string]int // of each set with claims, by node
+	left bool             // some nodes were not counted
+}
+
+// claimed reports whether a set of the request needs devices.
+func (r *request) claimed() bool {
+	return slices.ContainsFunc(r.sets, func(s set) bool { return s.claiming != nil })
+}
+
+// devicesOf is the name of an amount: how many more pods of a set get devices on a node.
+func (r *request) devicesOf(set int) string {
+	return "devices for the claims of " + r.sets[set].pod.Name
+}
+
+// allot begins the search for devices for a request.
+func (d *deciding) allot(r *request) (*allotting, error) {
+	if d.look == nil {
+		look, err := d.claims.Look()
+		if err != nil {
+			return nil, err
+		}
+		d.look = look
+	}
+	if d.counts.of == nil || d.now().Sub(d.counts.since) > countsLast {
+		d.counts = counts{since: d.now(), of: map[countKey]counted{}}
+	}
+	return &allotting{deciding: d, r: r, look: d.look}, nil
+}
+
+// hides returns whether a device is one of these.
+func hides(hidden map[claims.ID]bool) func(claims.ID) bool {
+	return func(id claims.ID) bool { return hidden[id] }
+}
+
+// count counts for each set how many of its pods get devices on nodes: on all of them, or on enough for the set.
+func (a *allotting) count(ctx context.Context, all bool) {
+	a.left, a.room = false, make([]map[string]int, len(a.r.sets))
+	hidden := hides(a.keeper.Hidden())
+	for k := range a.r.sets {
+		s := &a.r.sets[k]
+		if s.claiming == nil {
+			continue
+		}
+		a.room[k] = map[string]int{}
+		affinity, sum := kube.RequiredAffinity(s.pod), 0
+		for i, n := range a.stage.Nodes() {
+			if sum >= s.count && !all {
+				a.left = true
+				break
+			}
+			if n.Gone || !a.look.Publishes(n.Name) {
+				continue
+			}
+			if objects := a.stage.Objects(); objects != nil {
+				if bars, err := kube.Bars(s.pod, affinity, objects[i]); err == nil && len(bars) > 0 {
+					continue
+				}
+			}
+			c, known := a.countOn(ctx, s, &n, hidden)
+			if a.left = a.left || !known; known {
+				a.room[k][n.Name] = c
+				sum += c
+			}
+		}
+	}
+}
+
+// countOn returns how many pods of a set get devices on a node, beside what is kept there. known is false if this look
+// may not count any more.
+func (a *allotting) countOn(ctx context.Context, s *set, n *whatif.Node,
+	hidden func(claims.ID) bool) (c int, known bool) {
+	on := a.keeper.On(n.Name)
+	most := min(s.count, promise.MaxOnNode-len(on))
+	key := countKey{n.Name, s.pod.Spec.SchedulerName + " " + s.text + s.Claims}
+	now := counted{mark: a.look.Mark(n.Name, hidden), state: n.State, kept: len(on), most: most}
+	if old, has := a.counts.of[key]; has && old.mark == now.mark && old.state == now.state && old.kept == now.kept &&
+		(old.most >= most || old.n < old.most) {
+		return min(old.n, most), true
+	}
+	if a.allocations >= maxAllocations {
+		return 0, false
+	}
+	in, ok := a.beside(ctx, n.State, n.Name, on, hidden)
+	for ok && now.n < most {
+		a.allocations++
+		if _, why := in.next(&s.Pod, s.claiming); why != "" {
+			break
+		}
+		now.n++
+	}
+	a.counts.of[key] = now
+	return now.n, true
+}
+
+// beside returns a node after all pods have come for which it keeps places.
+func (a *allotting) beside(ctx context.Context, n *state.Node, name string, on []promise.Kept,
+	hidden func(claims.ID) bool) (*sequence, bool) {
+	s := newSequence(ctx, a.look, bareNode(n, name), hidden)
+	for i := range on {
+		if _, why := s.next(&on[i].Pod, nil); why != "" {
+			return nil, false
+		}
+	}
+	return s, true
+}
+
+// plan returns a plan that counts devices, made of the nodes of another one.
+func (a *allotting) plan(p *whatif.Plan, rules whatif.Rules) *whatif.Plan {
+	nodes := slices.Clone(p.Nodes())
+	for i := range nodes {
+		n := &nodes[i]
+		all, used := whatif.Amounts{}, whatif.Amounts{}
+		for k, room := range a.room {
+			if room != nil {
+				// The node has as many as it can keep, so that none is never enough.
+				all[a.r.devicesOf(k)], used[a.r.devicesOf(k)] = promise.MaxOnNode, promise.MaxOnNode-int64(room[n.Name])
+			}
+		}
+		n.Allocatable, n.Used = n.Allocatable.Add(all), n.Used.Add(used)
+		if n.State != nil && slices.ContainsFunc(n.State.Promised, func(x state.Promised) bool { return x.On != 0 }) {
+			// Pods that exchange devices with each other may be planned in any order. Keep judges what was found.
+			with := *n.State
+			with.Promised = slices.Clone(n.State.Promised)
+			for j := range with.Promised {
+				with.Promised[j].On = 0
+			}
+			n.State = &with
+		}
+	}
+	return whatif.New(nodes, rules)
+}
+
+// without returns the plan after the request has its places, without the amounts that only it asks for.
+func (a *allotting) without(p *whatif.Plan, rules whatif.Rules) *whatif.Plan {
+	nodes := slices.Clone(p.Nodes())
+	ours := func(name string, _ int64) bool {
+		for k, room := range a.room {
+			if room != nil && name == a.r.devicesOf(k) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		n.Allocatable, n.Used = maps.Clone(n.Allocatable), maps.Clone(n.Used)
+		maps.DeleteFunc(n.Allocatable, ours)
+		maps.DeleteFunc(n.Used, ours)
+	}
+	return whatif.New(nodes, rules)
+}
+
+// give allocates devices for the places that were found. Where pods of a set get none, it lowers how many of them the
+// node takes, and returns false.
+func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
+	in, given, failed := map[string]*sequence{}, map[string]map[int]int{}, false
+	states := map[string]*state.Node{}
+	for _, n := range a.stage.Nodes() {
+		states[n.Name] = n.State
+	}
+	lower := func(node string, set int) {
+		failed = true
+		a.room[set][node] = given[node][set]
+	}
+	for i := range places {
+		x := &places[i]
+		if given[x.Node] == nil {
+			given[x.Node] = map[int]int{}
+			in[x.Node], _ = a.beside(ctx, states[x.Node], x.Node, a.keeper.On(x.Node), hides(a.keeper.Hidden()))
+		}
+		s, claiming := in[x.Node], a.r.sets[x.Set].claiming
+		if s == nil {
+			if claiming != nil {
+				lower(x.Node, x.Set)
+			}
+			continue
+		}
+		devices, why := s.next(&x.Pod, claiming)
+		switch {
+		case why == "":
+			x.Devices = devices
+			given[x.Node][x.Set]++
+		case claiming != nil:
+			lower(x.Node, x.Set)
+		}
+	}
+	return !failed
+}
+
+// lacksDevices reports whether a reason is that too few devices are left on a node: the end of pods need not help.
+func (r *request) lacksDevices(x place.Reason) bool {
+	if x.Code != place.Lacking {
+		return false
+	}
+	for k := range r.sets {
+		if r.sets[k].claiming != nil && x.Resource == r.devicesOf(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// together places the pods of a request on a plan, with devices where they need some. The places are nil unless all
+// fit. The plan that it returns has the places.
+func (d *deciding) together(ctx context.Context, r *request, p *whatif.Plan, rules whatif.Rules,
+	gang whatif.Gang) (out whatif.GangOutcome, with *whatif.Plan, places []promise.Place, err error) {
+	if !r.claimed() {
+		if out, err = p.Together(gang, ctx.Err); err == nil && out.Fits {
+			places, err = r.placesAt(p, out)
+		}
+		return out, p, places, err
+	}
+	a, err := d.allot(r)
+	if err != nil {
+		return out, p, nil, fmt.Errorf("%w: %w", errDevices, err)
+	}
+	all := false
+	a.count(ctx, all)
+	for range maxAllotted {
+		with = a.plan(p, rules)
+		if out, err = with.Together(gang, ctx.Err); err != nil {
+			return out, with, nil, err
+		}
+		if !out.Fits {
+			if all || !a.left {
+				break
+			}
+			all = true
+			a.count(ctx, all)
+			continue
+		}
+		if places, err = r.placesAt(with, out); err != nil {
+			return out, with, nil, err
+		}
+		if a.give(ctx, places) {
+			return out, a.without(with, rules), places, nil
+		}
+	}
+	if a.left && a.allocations >= maxAllocations {
+		d.Kick() // the next round goes on
+		return out, with, nil, fmt.Errorf("%w: the devices of some nodes are not counted yet", errDevices)
+	}
+	if out.Fits {
+		return out, with, nil, fmt.Errorf("%w: there are not enough for the claims of all pods together, or not near their "+
+			"CPUs and memory", errDevices)
+	}
+	return out, with, nil, nil
+}
+
+// served makes the pods of sets that turn out to be served by DRA need devices.
+func (d *deciding) served(ctx context.Context, s *set) error {
+	if s.claiming != nil || len(d.stage.Allocated(s.pod)) == 0 {
+		return nil
+	}
+	x, err := d.claiming(ctx, s.pod)
+	if err == nil && x == nil {
+		err = invalid{errOff}
+	}
+	s.claiming, s.Claimed = x, x != nil
+	return err
+}
+
+// placesAt returns the places that were found.
+func (r *request) placesAt(p *whatif.Plan, out whatif.GangOutcome) (places []promise.Place, err error) {
+	k := 0
+	for _, s := range r.sets {
+		for range s.count {
+			node := p.Nodes()[out.Placed[k].Node].Name
+			places = append(places, promise.Place{Node: node, Pod: s.Pod})
+			if out.Placed[k].Blind {
+				return nil, fmt.Errorf("%w %s", errBlind, node)
+			}
+			k++
+		}
+	}
+	return places, nil
+}

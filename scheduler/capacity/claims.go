@@ -1,0 +1,275 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+)
+
+// This file makes the claims (DRA) of pods that have not come, from the templates that they name.
+
+// Claims knows the devices of the cluster, and who has claims.
+type Claims interface {
+	// Look returns what there is of devices now.
+	Look() (Look, error)
+	// Serves reports whether DRA may serve some of the resources that a pod requests. It returns an error if the
+	// scheduler keeps no devices for such pods, and for pods with claims.
+	Serves(pod *v1.Pod) (bool, error)
+	// Template returns a ResourceClaimTemplate.
+	Template(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaimTemplate, error)
+	// Node returns a node as it is now, or nil.
+	Node(name string) *state.Node
+}
+
+// Look is what the cluster has of devices at one moment.
+type Look interface {
+	// Publishes reports whether a node may use devices.
+	Publishes(node string) bool
+	// Mark returns a number that changes when the devices of a node change, or who has them.
+	Mark(node string, kept func(claims.ID) bool) uint64
+	// Lost reports whether one of some devices is not published any more, or a claim has it.
+	Lost(devices []claims.ID) bool
+	// Allocate returns the devices that a pod would get on a node, without those that are kept. n is the node before it,
+	// and holdings is what it gets there. why is not empty if it gets none.
+	Allocate(ctx context.Context, p *Claiming, n *state.Node, holdings []place.Holding,
+		kept func(claims.ID) bool) (out promise.Devices, why string)
+}
+
+// Claiming is a pod with the claims that it would have.
+type Claiming struct {
+	Pod    *v1.Pod // it names the claims
+	Claims []*resourcev1.ResourceClaim
+}
+
+// WithClaims has the controller keep room for pods with claims. Without it, requests for such pods fail. It must be
+// called before Run.
+func (c *Controller) WithClaims(of Claims) { c.claims = of }
+
+// errOff is why no devices are kept without Claims.
+var errOff = errors.New("dynamic resource allocation (DRA) is off in this scheduler")
+
+// maxClaims bounds the claims of a pod.
+const maxClaims = 32
+
+// ClaimsOf returns a text that is equal for pods whose claims and extended resources are alike; "" for pods without.
+func ClaimsOf(pod *v1.Pod) string {
+	var parts []string
+	for i := range pod.Spec.ResourceClaims {
+		c := &pod.Spec.ResourceClaims[i]
+		switch {
+		case c.ResourceClaimTemplateName != nil:
+			parts = append(parts, "template "+*c.ResourceClaimTemplateName)
+		case c.ResourceClaimName != nil:
+			parts = append(parts, "claim "+*c.ResourceClaimName)
+		}
+	}
+	needs, _ := kube.Needs(pod)
+	for name, n := range needs {
+		if strings.Contains(name, "/") {
+			parts = append(parts, fmt.Sprint("resource ", name, " ", n))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	slices.Sort(parts)
+	return pod.Namespace + ": " + strings.Join(parts, ", ")
+}
+
+// claiming reads the claims of a pod. The result is nil for a pod without.
+func (c *Controller) claiming(ctx context.Context, p *v1.Pod) (*Claiming, error) {
+	serves, err := false, errOff
+	if c.claims != nil {
+		serves, err = c.claims.Serves(p)
+	}
+	switch {
+	case len(p.Spec.ResourceClaims) == 0 && !serves:
+		return nil, nil
+	case err != nil:
+		return nil, invalid{fmt.Errorf("the pods have claims of devices: %w", err)}
+	case len(p.Spec.ResourceClaims) > maxClaims:
+		return nil, invalid{fmt.Errorf("a pod has %d claims of devices, at most %d", len(p.Spec.ResourceClaims), maxClaims)}
+	}
+	out := &Claiming{Pod: p.DeepCopy()}
+	out.Pod.UID = types.UID("kept " + p.Namespace + "/" + p.Name)
+	for i := range out.Pod.Spec.ResourceClaims {
+		x := &out.Pod.Spec.ResourceClaims[i]
+		if x.ResourceClaimTemplateName == nil {
+			return nil, invalid{fmt.Errorf("the pods share the claim %s (resourceClaimName), for which no room can be kept: "+
+				"name a template (resourceClaimTemplateName), or leave the admission check out for such jobs",
+				printable.Clip(x.Name, 100))}
+		}
+		name := *x.ResourceClaimTemplateName
+		began := c.now()
+		t, err := c.claims.Template(ctx, p.Namespace, name)
+		c.waited += c.now().Sub(began)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, noTemplate{fmt.Errorf("there is no ResourceClaimTemplate %s", printable.Clip(name, 100))}
+		case err != nil:
+			return nil, fmt.Errorf("read ResourceClaimTemplate %s: %w", printable.Clip(name, 100), err)
+		}
+		if why := unkept(&t.Spec.Spec); why != "" {
+			return nil, invalid{fmt.Errorf("ResourceClaimTemplate %s asks for %s, for which no room can be kept: leave the "+
+				"admission check out for such jobs", printable.Clip(name, 100), why)}
+		}
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace,
+			Name: fmt.Sprintf("kept-%d", i), UID: types.UID(fmt.Sprintf("%s %d", out.Pod.UID, i)),
+			Labels: t.Spec.Labels, Annotations: t.Spec.Annotations}, Spec: *t.Spec.Spec.DeepCopy()}
+		x.ResourceClaimTemplateName, x.ResourceClaimName = nil, &claim.Name
+		out.Claims = append(out.Claims, claim)
+	}
+	return out, nil
+}
+
+// unkept returns what a claim asks for that cannot be kept, or "".
+func unkept(spec *resourcev1.ResourceClaimSpec) string {
+	for i := range spec.Devices.Requests {
+		r := &spec.Devices.Requests[i]
+		parts := slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return s.Capacity != nil })
+		switch {
+		case parts || r.Exactly != nil && r.Exactly.Capacity != nil:
+			return "a part of a device (capacity)"
+		case r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess:
+			return "access for administrators (adminAccess)"
+		}
+	}
+	return ""
+}
+
+// repairs is what is known of the devices of places that are kept. Rounds alone use it.
+type repairs struct {
+	lost  map[string]bool  // nodes where some of these devices are not there, or not near
+	tried map[string]int64 // when other devices were looked for last, by node, in nanoseconds of Unix time
+}
+
+// repair keeps other devices for places that have none, as after a restart, or whose devices are not there or not near
+// any more. It returns false if it could not keep devices for places that had none.
+func (c *Controller) repair(ctx context.Context) bool {
+	nodes := c.keeper.Claimed()
+	if len(nodes) == 0 || c.claims == nil {
+		c.repairs = repairs{}
+		return true
+	}
+	look, err := c.claims.Look()
+	if err != nil {
+		c.logger.Error(err, "Kept devices are not examined")
+		return false
+	}
+	before, now, all := c.repairs, c.now(), true
+	c.repairs = repairs{map[string]bool{}, map[string]int64{}}
+	for _, node := range nodes {
+		list := c.keeper.On(node)
+		none := func(x promise.Kept) bool { return x.Claimed && x.IDs == nil }
+		lost := func(x promise.Kept) bool { return look.Lost(x.IDs) }
+		bare := slices.ContainsFunc(list, none)
+		if !bare && !slices.ContainsFunc(list, lost) && !c.cluster.Broken(node) {
+			continue
+		}
+		c.repairs.tried[node] = before.tried[node]
+		if now.UnixNano()-before.tried[node] >= int64(again) {
+			c.repairs.tried[node] = now.UnixNano()
+			if c.reassign(ctx, look, node, list) {
+				continue
+			}
+		}
+		c.repairs.lost[node] = true
+		all = all && !bare
+	}
+	return all
+}
+
+// reassign looks for other devices for the places on a node, and keeps these.
+func (c *Controller) reassign(ctx context.Context, look Look, node string, list []promise.Kept) bool {
+	n := c.claims.Node(node)
+	own := map[claims.ID]bool{}
+	for _, x := range list {
+		for _, id := range x.IDs {
+			own[id] = true
+		}
+	}
+	hidden := c.keeper.Hidden()
+	s := newSequence(ctx, look, bareNode(n, node), func(id claims.ID) bool { return hidden[id] && !own[id] })
+	for i := range list {
+		x := &list[i]
+		var p *Claiming
+		if r := c.known[x.Request]; x.Claimed {
+			if r == nil || x.Set >= len(r.sets) || r.sets[x.Set].claiming == nil {
+				return false
+			}
+			p = r.sets[x.Set].claiming
+		}
+		devices, why := s.next(&x.Pod, p)
+		if why != "" {
+			return false
+		}
+		x.Devices = devices
+	}
+	return c.keeper.Assign(node, list)
+}
+
+// sequence allocates devices for pods that come to a node one after the other.
+type sequence struct {
+	ctx  context.Context
+	look Look
+	node *state.Node
+	kept func(claims.ID) bool // for others, or for the pods before
+	mine map[claims.ID]bool
+}
+
+func newSequence(ctx context.Context, look Look, n *state.Node, kept func(claims.ID) bool) *sequence {
+	s := &sequence{ctx: ctx, look: look, node: n, mine: map[claims.ID]bool{}}
+	s.kept = func(id claims.ID) bool { return s.mine[id] || kept(id) }
+	return s
+}
+
+// bareNode returns a node without its promises. n is nil for a node that the ledger does not know.
+func bareNode(n *state.Node, name string) *state.Node {
+	if n == nil {
+		return &state.Node{Name: name}
+	}
+	out := *n
+	out.Promised = nil
+	return &out
+}
+
+// next has a pod come. claiming is nil for a pod for which no devices are kept. why is not empty if it does not fit, or
+// gets no devices.
+func (s *sequence) next(p *promise.Pod, claiming *Claiming) (out promise.Devices, why string) {
+	after, holdings := s.node, []place.Holding(nil)
+	if !p.Pod.Plain() {
+		if s.node.Machine == nil || !s.node.Meets(p.Pod, p.Demand) {
+			return out, "its CPUs and memory have no room"
+		}
+		next, ok := s.node.Join(state.PodID{UID: fmt.Sprint("kept ", len(s.node.Entries))}, p.Pod, p.Demand)
+		if !ok {
+			return out, "its CPUs and memory have no room"
+		}
+		after, holdings = next, next.Entries[len(next.Entries)-1].Holdings
+	}
+	if claiming != nil {
+		if out, why = s.look.Allocate(s.ctx, claiming, s.node, holdings, s.kept); why != "" {
+			return promise.Devices{}, why
+		}
+		for _, id := range out.IDs {
+			s.mine[id] = true
+		}
+	}
+	s.node = after
+	return out, ""
+}

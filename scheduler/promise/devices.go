@@ -1,0 +1,268 @@
+package promise
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/core/topo"
+)
+
+// This file keeps devices of claims (DRA). Which devices a place gets is decided by package capacity, with the
+// allocator of kube-scheduler. The plugin that allocates claims hides them from other pods. Places of pods that are
+// alike exchange devices, because the kubelet decides only when a pod comes on which NUMA node its CPUs are.
+
+// Devices are what is kept for a pod with claims.
+type Devices struct {
+	// IDs are the devices. Nil: none could be kept yet.
+	IDs []claims.ID
+	// On are the NUMA nodes of a pod that needs the devices near; see [state.Promised].
+	On topo.Mask
+}
+
+// Kept is a place that is kept.
+type Kept struct {
+	Request string
+	Index   int // in the request
+	Place
+}
+
+// Check sets a function that reports whether claims have one of some devices now, or are about to. The keeper calls it
+// after it has hidden devices: a pod that was given one meanwhile is noticed here, or notices it itself; see Take.
+func (k *Keeper) Check(taken func([]claims.ID) bool) { k.taken = taken }
+
+// Hidden returns the devices that are kept. It takes no lock. The caller must not change the result, which is nil if
+// there are none. A nil keeper keeps none.
+func (k *Keeper) Hidden() map[claims.ID]bool {
+	if k == nil {
+		return nil
+	}
+	if hidden := k.hidden.Load(); hidden != nil {
+		return *hidden
+	}
+	return nil
+}
+
+// Offers returns, for each node that keeps places for a pod's request, which devices the pod may get there: one list
+// for the place that it uses up, and then one for each place that may exchange with it. The pod's node is ignored.
+func (k *Keeper) Offers(c Coming) map[string][][]claims.ID {
+	if c.Request == "" || k.Hidden() == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string][][]claims.ID{}
+	for _, p := range k.requests[c.Request] {
+		if out[p.node] != nil {
+			continue
+		}
+		c.Node = p.node
+		own := k.find(c)
+		out[p.node] = [][]claims.ID{own.devices}
+		for _, q := range k.on[p.node] {
+			if q != own && own.alike(q) {
+				out[p.node] = append(out[p.node], q.devices)
+			}
+		}
+	}
+	return out
+}
+
+// Take records that a pod which was reserved got devices. It returns false, and the pod must not keep them, if some of
+// them are kept for others.
+func (k *Keeper) Take(uid string, devices []claims.ID) bool {
+	if k.Hidden() == nil {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	own := k.used[uid]
+	for _, id := range devices {
+		q := k.owners[id]
+		if q == nil || q == own {
+			continue
+		}
+		if own == nil || q.node != own.node || !own.alike(q) || k.gone(q) {
+			return false
+		}
+		k.exchange(own, q)
+		k.tell(own.node)
+		break
+	}
+	return !slices.ContainsFunc(devices, func(id claims.ID) bool { return k.owners[id] != nil && k.owners[id] != own })
+}
+
+// Came ends the place of a pod that was bound: its claims have its devices.
+func (k *Keeper) Came(uid string) {
+	if k.Hidden() == nil {
+		return
+	}
+	k.mu.Lock()
+	p := k.used[uid]
+	had := p != nil && p.devices != nil
+	if had {
+		k.show(func(q *kept) bool { return q == p })
+		p.devices = nil
+	}
+	k.mu.Unlock()
+	if had {
+		k.freed(p.node) // the pod may have got others
+	}
+}
+
+// On returns the places that are kept on a node, in the order in which the pods of each request come.
+func (k *Keeper) On(node string) (out []Kept) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.on[node] {
+		out = append(out, p.place())
+	}
+	return out
+}
+
+// Claimed returns the nodes that keep places of pods with claims, ascending.
+func (k *Keeper) Claimed() (out []string) {
+	if !k.Any() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for node, list := range k.on {
+		if slices.ContainsFunc(list, func(p *kept) bool { return p.claimed }) {
+			out = append(out, node)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Assign keeps other devices for the places on a node. list is what On has returned, with other devices. It returns
+// false, and changes nothing, if the places are not the same any more, the node has no room for them so, or some of the
+// devices are not free.
+func (k *Keeper) Assign(node string, list []Kept) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.on[node]
+	same := func(p *kept, x Kept) bool { return p.promised.For == x.Request && p.index == x.Index }
+	if !slices.EqualFunc(now, list, same) {
+		return false
+	}
+	before := make([]Devices, len(now))
+	set := func(of func(i int) Devices) {
+		k.show(func(p *kept) bool { return slices.Contains(now, p) })
+		for i, p := range now {
+			p.devices, p.promised.On = of(i).IDs, of(i).On
+		}
+		k.hide(now...)
+	}
+	for i, p := range now {
+		before[i] = Devices{p.devices, p.promised.On}
+	}
+	others := maps.Clone(k.owners)
+	for _, p := range now {
+		for _, id := range p.devices {
+			delete(others, id)
+		}
+	}
+	for _, x := range list {
+		if slices.ContainsFunc(x.IDs, func(id claims.ID) bool { return others[id] != nil }) {
+			return false
+		}
+	}
+	set(func(i int) Devices { return list[i].Devices })
+	if !k.free(now) || !k.judge(node, promised(now), k.sum(now, "")) {
+		set(func(i int) Devices { return before[i] })
+		return false
+	}
+	k.tell(node)
+	return true
+}
+
+// place returns a place as others see it.
+func (p *kept) place() Kept {
+	return Kept{p.promised.For, p.index, Place{p.node, Pod{p.promised.Set, p.promised.Pod, p.promised.Demand, p.needs,
+		p.promised.Claims, p.claimed}, Devices{p.devices, p.promised.On}}}
+}
+
+// alike reports whether two places may exchange their devices.
+func (p *kept) alike(q *kept) bool {
+	return p.claimed && q.claimed && p.promised.Claims == q.promised.Claims &&
+		q.promised.Like(p.promised.Pod, p.promised.Demand)
+}
+
+// gone reports whether a pod has used up a place.
+func (k *Keeper) gone(p *kept) bool { return !slices.Contains(k.on[p.node], p) }
+
+// exchangeFor gives a place devices on some NUMA nodes, if a place on its node exchanges them.
+func (k *Keeper) exchangeFor(p *kept, on topo.Mask) {
+	if on == 0 || p.promised.On == 0 || p.promised.On == on {
+		return
+	}
+	for _, q := range k.on[p.node] {
+		if q != p && q.promised.On == on && p.alike(q) {
+			k.exchange(p, q)
+			return
+		}
+	}
+}
+
+// exchange exchanges the devices of two places.
+func (k *Keeper) exchange(p, q *kept) {
+	p.devices, q.devices = q.devices, p.devices
+	p.promised.On, q.promised.On = q.promised.On, p.promised.On
+	for _, x := range []*kept{p, q} {
+		for _, id := range x.devices {
+			k.owners[id] = x
+		}
+	}
+}
+
+// free reports whether the devices of places are kept for no other place, and no claim has them.
+func (k *Keeper) free(list []*kept) bool {
+	var all []claims.ID
+	seen := map[claims.ID]bool{}
+	for _, p := range list {
+		for _, id := range p.devices {
+			if q := k.owners[id]; q != nil && q != p || seen[id] {
+				return false
+			}
+			seen[id] = true
+		}
+		all = append(all, p.devices...)
+	}
+	return len(all) == 0 || k.taken == nil || !k.taken(all)
+}
+
+// hide hides the devices of places.
+func (k *Keeper) hide(list ...*kept) {
+	changed := false
+	for _, p := range list {
+		for _, id := range p.devices {
+			k.owners[id], changed = p, true
+		}
+	}
+	if changed {
+		k.publish()
+	}
+}
+
+// show hides the devices of the places for which of returns true no more.
+func (k *Keeper) show(of func(p *kept) bool) {
+	before := len(k.owners)
+	maps.DeleteFunc(k.owners, func(_ claims.ID, p *kept) bool { return of(p) })
+	if len(k.owners) < before {
+		k.publish()
+	}
+}
+
+func (k *Keeper) publish() {
+	if len(k.owners) == 0 {
+		k.hidden.Store(nil)
+		return
+	}
+	hidden := make(map[claims.ID]bool, len(k.owners))
+	for id := range k.owners {
+		hidden[id] = true
+	}
+	k.hidden.Store(&hidden)
+}
