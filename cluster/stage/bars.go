@@ -93,6 +93,9 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 	return append(out, f.taken(on)...), nil
 }
 
+// UnjudgedClaims is what the unjudged requirements of a pod with claims of devices (DRA) include.
+const UnjudgedClaims = "resource claims"
+
 // unjudged names the requirements of a pod that this package does not judge. It leaves out the scheduling gates of an
 // existing pod, which "explain" shows by itself.
 func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
@@ -104,7 +107,7 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
 			"node selector and affinity (the nodes have no labels here)"},
 		{disks(p) != "", disks(p)},
-		{len(p.ResourceClaims) > 0, "resource claims"},
+		{len(p.ResourceClaims) > 0, UnjudgedClaims},
 		{len(p.SchedulingGates) > 0 && pod.UID == "", "scheduling gates"},
 		{annotated(pod, "katalyst.kubewharf.io/"), "annotations of Katalyst (Tenon does not read them)"},
 	} {

@@ -191,6 +191,12 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
+// Round looks once at the requests of a store, as Run does again and again. It must not be called beside Run.
+func (c *Controller) Round(ctx context.Context, requests cache.Store) {
+	c.store = requests
+	c.round(ctx)
+}
+
 // round looks at all requests once, or at as many as the time allows.
 func (c *Controller) round(ctx context.Context) {
 	list := c.list()

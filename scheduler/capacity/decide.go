@@ -285,7 +285,7 @@ func (d *deciding) gang(ctx context.Context, r *request) (out whatif.Gang, unjud
 			return out, nil, invalid{err}
 		}
 		for _, u := range w.Unjudged {
-			if !slices.Contains(unjudged, u) {
+			if !slices.Contains(unjudged, u) && (u != stage.UnjudgedClaims || s.claiming == nil) {
 				unjudged = append(unjudged, u)
 			}
 		}

@@ -88,10 +88,10 @@ func (c *cycle) keeps(node string) bool {
 	return false
 }
 
-// explain adds to a refusal that devices of the node are kept for others.
+// explain adds to a refusal that devices of the node are kept for others, which passes by itself.
 func (c *cycle) explain(node string, status *fwk.Status) *fwk.Status {
-	if c == nil || len(c.kept) == 0 || status.Code() != fwk.Unschedulable || !c.keeps(node) {
+	if c == nil || len(c.kept) == 0 || !status.IsRejected() || !c.keeps(node) {
 		return status
 	}
-	return fwk.NewStatus(status.Code(), append(status.Reasons(), KeptText)...)
+	return fwk.NewStatus(fwk.Unschedulable, append(status.Reasons(), KeptText)...)
 }

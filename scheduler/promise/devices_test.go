@@ -1,0 +1,97 @@
+package promise
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// withGPU is a place of a pod with a claim, which keeps a device near NUMA node on.
+func withGPU(node string, cpus int64, device string, on uint) Place {
+	p := at(node, podOf(cpus))
+	p.Claims, p.Claimed, p.IDs, p.On = "gpu", true, []claims.ID{{Name: device}}, 1<<on
+	return p
+}
+
+// comes has a pod use up a place of a request, without a reservation in the ledger.
+func (c *cluster) comes(uid, request, node string, on uint) {
+	x := podOf(8)
+	c.keeper.Use(Coming{UID: uid, Request: request, Node: node, Pod: x.Pod, Demand: x.Demand, Claims: "gpu", On: 1 << on},
+		func(whatif.Amounts) bool { return true })
+}
+
+func (c *cluster) hidden() (out []string) {
+	for id := range c.keeper.Hidden() {
+		out = append(out, id.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Devices of a place are for its pod until the pod is bound. The places of like pods exchange them, by where the pods
+// get their CPUs. Others do not get them.
+func TestDevicesAreForTheirPods(t *testing.T) {
+	c := newCluster(t)
+	k, g := c.keeper, func(names ...string) (out []claims.ID) {
+		for _, name := range names {
+			out = append(out, claims.ID{Name: name})
+		}
+		return out
+	}
+	full, err := k.Keep(Request{Name: "ml/r"}, []Place{withGPU("a", 8, "g0", 0), withGPU("a", 8, "g1", 1)})
+	if err != nil || len(full) > 0 || !slices.Equal(c.hidden(), []string{"g0", "g1"}) {
+		t.Fatalf("keep: %v, full %v; hidden are %v", err, full, c.hidden())
+	}
+	if full, _ := k.Keep(Request{Name: "ml/q"}, []Place{withGPU("b", 8, "g1", 0)}); !slices.Equal(full, []string{"b"}) {
+		t.Errorf("a device is kept twice: full %v", full)
+	}
+	if k.Take("other", g("g1")) || !k.Take("other", g("g2")) {
+		t.Error("another pod got a device that is kept, or did not get a free one")
+	}
+	c.comes("p", "ml/r", "a", 1)
+	if k.Take("other", g("g1")) || k.Take("p", g("g0", "g1")) || !k.Take("p", g("g1")) {
+		t.Error("the pod did not get the device near it, or got both")
+	}
+	if k.GiveBack("p"); !slices.Equal(c.hidden(), []string{"g0", "g1"}) || k.Take("p", g("g1")) {
+		t.Errorf("after the pod could not be bound, hidden are %v", c.hidden())
+	}
+	c.comes("p", "ml/r", "a", 0)
+	if !k.Take("p", g("g1")) || k.On("a")[0].IDs[0].Name != "g0" {
+		t.Errorf("the pod did not get the device of a like place, which has now %v", k.On("a"))
+	}
+	if k.Came("p"); !slices.Equal(c.hidden(), []string{"g0"}) {
+		t.Errorf("after the pod was bound, hidden are %v", c.hidden())
+	}
+	if k.Drop("ml/r"); k.Hidden() != nil {
+		t.Errorf("after the end of the request, hidden are %v", c.hidden())
+	}
+}
+
+// What a claim gets while places are being added is noticed after they were added: they are not kept.
+func TestDevicesThatAClaimHasAreNotKept(t *testing.T) {
+	c := newCluster(t)
+	looks := 0
+	c.keeper.Check(func(ids []claims.ID) bool {
+		looks++
+		return looks > 1 && ids[0].Name == "g0"
+	})
+	full, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{withGPU("a", 8, "g0", 0)})
+	if err != nil || !slices.Equal(full, []string{"a"}) || looks < 2 || c.keeper.Any() || c.keeper.Hidden() != nil {
+		t.Errorf("a device that a claim has since is kept: full %v, %d looks (%v)", full, looks, err)
+	}
+	if _, err := c.keeper.Keep(Request{Name: "ml/s"}, []Place{withGPU("a", 8, "g1", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	list := c.keeper.On("a")
+	if list[0].IDs = []claims.ID{{Name: "g0"}}; c.keeper.Assign("a", list) || !slices.Equal(c.hidden(), []string{"g1"}) {
+		t.Errorf("a place gets a device that a claim has; hidden are %v", c.hidden())
+	}
+	if list[0].IDs = []claims.ID{{Name: "g2"}}; !c.keeper.Assign("a", list) || !slices.Equal(c.hidden(), []string{"g2"}) {
+		t.Errorf("a place does not get another device; hidden are %v", c.hidden())
+	}
+	if list[0].On = 2; c.keeper.Assign("a", list) {
+		t.Error("a place gets a device on a NUMA node where its pod has no CPUs")
+	}
+}
