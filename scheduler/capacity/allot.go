@@ -25,8 +25,12 @@ const (
 	again = time.Second
 	// maxAllocations bounds how often one look allocates devices to count; only the last node may exceed it.
 	maxAllocations = 512
-	// maxAllotted is how often other nodes are tried for a request.
+	// maxAllotted is how often other nodes are tried for a request, and maxGiven is after how many allocations of a look
+	// no other nodes are tried.
 	maxAllotted = 16
+	maxGiven    = 4_096
+	// maxCounts bounds the counts that are kept.
+	maxCounts = 50_000
 	// countsLast is how long counts are kept, since classes of devices may change.
 	countsLast = time.Minute
 )
@@ -82,7 +86,7 @@ func (d *deciding) allot(r *request) (*allotting, error) {
 		}
 		d.look = look
 	}
-	if d.counts.of == nil || d.now().Sub(d.counts.since) > countsLast {
+	if d.counts.of == nil || len(d.counts.of) > maxCounts || d.now().Sub(d.counts.since) > countsLast {
 		d.counts = counts{since: d.now(), of: map[countKey]counted{}}
 	}
 	return &allotting{deciding: d, r: r, look: d.look}, nil
@@ -236,6 +240,7 @@ func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
 			}
 			continue
 		}
+		a.allocations++
 		devices, why := s.next(&x.Pod, claiming)
 		switch {
 		case why == "":
@@ -295,6 +300,9 @@ func (d *deciding) together(ctx context.Context, r *request, p *whatif.Plan, rul
 		}
 		if a.give(ctx, places) {
 			return out, a.without(with, rules), places, nil
+		}
+		if a.allocations > maxGiven {
+			break
 		}
 	}
 	if a.left && a.allocations >= maxAllocations {

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
 
@@ -67,7 +67,8 @@ var errOff = errors.New("dynamic resource allocation (DRA) is off in this schedu
 const maxClaims = 32
 
 // ClaimsOf returns a text that is equal for pods whose claims and extended resources are alike; "" for pods without.
-func ClaimsOf(pod *v1.Pod) string {
+// needs are the plain amounts of the pod.
+func ClaimsOf(pod *v1.Pod, needs whatif.Amounts) string {
 	var parts []string
 	for i := range pod.Spec.ResourceClaims {
 		c := &pod.Spec.ResourceClaims[i]
@@ -78,7 +79,6 @@ func ClaimsOf(pod *v1.Pod) string {
 			parts = append(parts, "claim "+*c.ResourceClaimName)
 		}
 	}
-	needs, _ := kube.Needs(pod)
 	for name, n := range needs {
 		if strings.Contains(name, "/") {
 			parts = append(parts, fmt.Sprint("resource ", name, " ", n))

@@ -227,7 +227,7 @@ func judged(p *v1.Pod) (out promise.Pod, err error) {
 		return out, err
 	}
 	needs, err := kube.Needs(p)
-	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs, Claims: ClaimsOf(p)}, err
+	return promise.Pod{Pod: r.Pod, Demand: r.Demand, Needs: needs, Claims: ClaimsOf(p, needs)}, err
 }
 
 // details writes places down, by set.

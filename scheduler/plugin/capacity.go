@@ -82,13 +82,17 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
-// kickAtEvents has requests looked at again when nodes or pods have changed. The ledger's changes do the same.
+// kickAtEvents has requests looked at again when nodes, pods or devices have changed. The ledger's changes do the same.
 func (s *Shared) kickAtEvents(h fwk.Handle, c *capacity.Controller) error {
 	kick := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { c.Kick() }, UpdateFunc: func(any, any) { c.Kick() },
 		DeleteFunc: func(any) { c.Kick() }}
 	core := h.SharedInformerFactory().Core().V1()
-	for name, i := range map[string]cache.SharedIndexInformer{"nodes": core.Nodes().Informer(),
-		"pods": core.Pods().Informer()} {
+	all := map[string]cache.SharedIndexInformer{"nodes": core.Nodes().Informer(), "pods": core.Pods().Informer()}
+	if h.SharedDRAManager() != nil { // it follows these, too
+		devices := h.SharedInformerFactory().Resource().V1()
+		all["slices of devices"], all["claims"] = devices.ResourceSlices().Informer(), devices.ResourceClaims().Informer()
+	}
+	for name, i := range all {
 		if _, err := i.AddEventHandler(kick); err != nil {
 			return fmt.Errorf("follow %s: %w", name, err)
 		}

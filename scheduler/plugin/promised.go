@@ -58,7 +58,8 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 		return nil
 	}
 	needs, _ := kube.Needs(pod)
-	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs, claims: capacity.ClaimsOf(pod)}
+	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs,
+		claims: capacity.ClaimsOf(pod, needs)}
 	cs.Write(askedKey, a)
 	return a
 }

@@ -9,8 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
@@ -31,7 +29,7 @@ func (p *Plugin) PreFilter(
 	pod, shares := sharedLast(pod, p.dra.SharedDRAManager.ResourceClaims())
 	p.dra.take()
 	cs.Delete(stateKey) // of an earlier PreFilter in this cycle, whose allocations count no more
-	p.dra.use(&p.index, func() sets.Set[structured.DeviceID] { return p.hidden(cs, pod) })
+	p.dra.use(&p.index, p.hiding(cs, pod))
 	named, status := p.DynamicResources.PreFilter(ctx, cs, pod, nodes)
 	p.dra.use(nil, nil)
 	if !status.IsSuccess() && !status.IsSkip() {

@@ -27,9 +27,8 @@ const KeptText = "devices there are kept for pods that have not come yet"
 // Heed has the plugin hide the devices that are kept. It must be called before the first pod is scheduled.
 func (p *Plugin) Heed(promises Promises) { p.promises = promises }
 
-// hidden returns the devices that are kept from a pod on some node; nil if there are none. On each node that keeps
-// devices for the pod it leaves out those near the NUMA nodes where the pod would be, or else the first ones.
-func (p *Plugin) hidden(cs fwk.CycleState, pod *v1.Pod) sets.Set[structured.DeviceID] {
+// hiding returns a function that returns the devices that are kept from a pod; nil if no devices are kept.
+func (p *Plugin) hiding(cs fwk.CycleState, pod *v1.Pod) func() sets.Set[structured.DeviceID] {
 	if p.promises == nil {
 		return nil
 	}
@@ -37,6 +36,12 @@ func (p *Plugin) hidden(cs fwk.CycleState, pod *v1.Pod) sets.Set[structured.Devi
 	if len(all) == 0 {
 		return nil
 	}
+	return func() sets.Set[structured.DeviceID] { return p.hidden(cs, pod, all) }
+}
+
+// hidden returns which of all kept devices are kept from a pod. On each node that keeps devices for the pod, it may get
+// the ones near the NUMA nodes where it would be, or else the first ones.
+func (p *Plugin) hidden(cs fwk.CycleState, pod *v1.Pod, all map[claims.ID]bool) sets.Set[structured.DeviceID] {
 	out := make(sets.Set[structured.DeviceID], len(all))
 	for id := range all {
 		out.Insert(deviceID(id))

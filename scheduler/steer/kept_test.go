@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/scheduler/booking"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
@@ -67,6 +69,57 @@ func TestRequestsWithClaims(t *testing.T) {
 	if got := w.said("many", provisioning.Failed); got != "" {
 		t.Errorf("a request without devices has Failed %s", got)
 	}
+}
+
+// Where a kept device is gone, or another scheduler has allocated it, another one is kept in its place. If there is
+// none for a while, the booking ends.
+func TestKeptDevicesThatAreLost(t *testing.T) {
+	w := newGPUWorld(t, 1)
+	w.publish("n0000", 0, 0, 0)
+	w.dra.templates["two"] = keptGPUs(2)
+	w.asksGPUs("job", 1, 4, "two")
+	look := func() []claims.ID {
+		w.time = w.time.Add(5 * time.Second)
+		w.Round(t.Context(), w.objects)
+		return w.keptOn("n0000")
+	}
+	before := look()
+	w.wants(t, "job", provisioning.Provisioned, "True")
+	w.take("theirs", before[0])
+	after := look()
+	if len(after) != 2 || slices.Contains(after, before[0]) {
+		t.Fatalf("kept were %v, another scheduler took the first, and now %v are", before, after)
+	}
+	w.dra.slices[0] = w.dra.slices[0].DeepCopy()
+	w.dra.slices[0].Spec.Devices = w.dra.slices[0].Spec.Devices[:2]
+	for range 5 {
+		look()
+	}
+	w.wants(t, "job", provisioning.BookingExpired, "")
+	if got := w.said("job", provisioning.BookingExpired); got != "" {
+		t.Fatalf("the booking ended at once: %s", got)
+	}
+	delete(w.dra.claims, "theirs")
+	if after := look(); len(after) != 2 || !slices.Contains(after, before[0]) {
+		t.Fatalf("now kept are %v, and %v is free again", after, before[0])
+	}
+	w.take("again", before[0])
+	for range 10 {
+		look()
+	}
+	w.wants(t, "job", provisioning.BookingExpired, "True: node n0000 has no room for all pods")
+	if w.keeper.Any() || len(w.Hidden()) > 0 {
+		t.Errorf("after the end of the booking, %v are kept", w.Hidden())
+	}
+}
+
+// take has another scheduler allocate a device.
+func (w *gpuWorld) take(claim string, id claims.ID) {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: claim, UID: types.UID(claim)}}
+	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{
+			{Request: "r", Driver: id.Driver, Pool: id.Pool, Device: id.Name}}}}
+	w.dra.claims[claim] = c
 }
 
 var (
@@ -128,14 +181,15 @@ func (g *gpuRun) pod(request string, size, devices int) (*gpuPod, promise.Coming
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	claims := capacity.ClaimsOf(p)
+	needs, _ := kube.Needs(p)
+	text := capacity.ClaimsOf(p, needs)
 	if devices > 0 {
 		g.dra.claims[name] = &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name,
 			UID: types.UID(name)}, Spec: g.dra.templates[template]}
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpus", ResourceClaimName: &name}}
 	}
 	return &gpuPod{Pod: p, request: request, size: size}, promise.Coming{UID: name, Request: request, Pod: x.Pod,
-		Demand: x.Demand, Claims: claims}
+		Demand: x.Demand, Claims: text}
 }
 
 // place gives a pod a node, or drops it.
