@@ -106,7 +106,7 @@ func (k *keeper) come(t *testing.T) {
 		return
 	}
 	x := k.list[at]
-	if _, used, ok := k.now().Redeem(request, x.Pod, x.Demand); !ok || used.ID != x.ID {
+	if _, used, ok := k.now().Redeem(request, x.Pod, x.Demand, ""); !ok || used.ID != x.ID {
 		t.Fatalf("pod %s of request %s redeems %v, promised are %v", x.ID, request, used, k.list)
 	}
 	k.list = slices.Delete(slices.Clone(k.list), at, at+1)

@@ -30,6 +30,7 @@ type redeemed struct {
 	request string
 	pod     *place.Pod
 	demand  place.Demand
+	claims  string // see [state.Promised]
 }
 
 // addition is a pod that the node does not have yet: it is held there, or only nominated to the node.
@@ -43,8 +44,8 @@ type addition struct {
 }
 
 // Redeem takes back one promise of the node to a request, which the pod uses up; see [state.Node.Redeem].
-func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) {
-	n.redeem = redeemed{request, p, d}
+func (n *Node) Redeem(request string, p *place.Pod, d place.Demand, claims string) {
+	n.redeem = redeemed{request, p, d, claims}
 }
 
 // Add undoes the removal of a pod, or adds a pod that the node does not have, after all others. For a pod that is
@@ -141,7 +142,7 @@ func (n Nodes) Change(node *state.Node, edit func(*Node)) Nodes {
 	}
 	edit(next)
 	if r := next.redeem; r.request != "" {
-		next.Base, _, _ = node.Redeem(r.request, r.pod, r.demand)
+		next.Base, _, _ = node.Redeem(r.request, r.pod, r.demand, r.claims)
 	}
 	if len(next.removed) > 0 {
 		next.Base = next.Base.Without(next.removed...)

@@ -89,7 +89,7 @@ func TestPromisedPodsLandBesideTheirDevices(t *testing.T) {
 		for len(n.Promised) > 0 { // pods of random requests come
 			request := n.Promised[r.IntN(len(n.Promised))].For
 			x := n.Promised[slices.IndexFunc(n.Promised, func(x Promised) bool { return x.For == request })]
-			rest, used, ok := n.Redeem(request, x.Pod, x.Demand)
+			rest, used, ok := n.Redeem(request, x.Pod, x.Demand, x.Claims)
 			if at := n.Landing(x.Pod, x.Demand); !ok || used.ID != x.ID || used.On != at {
 				t.Fatalf("seed %d: a pod of %s that gets %v uses devices on %v", seed, request, at, used.On)
 			}

@@ -78,12 +78,15 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 }
 
 // Redeem returns the node without the promise that a pod of a request uses, and the promise: of the request's promised
-// pods the first one like this pod, or else the first one. Where devices are kept on other NUMA nodes than the pod
-// gets, it exchanges them. ok is false if the node has promised the request nothing.
-func (n *Node) Redeem(request string, p *place.Pod, d place.Demand) (out *Node, used Promised, ok bool) {
-	at := slices.IndexFunc(n.Promised, func(x Promised) bool {
-		return x.For == request && x.Like(p, d)
-	})
+// pods the first one like this pod in its shape and claims, or in its shape, or else the first one. Where devices are
+// kept on other NUMA nodes than the pod gets, it exchanges them. ok is false if the node has promised the request
+// nothing.
+func (n *Node) Redeem(request string, p *place.Pod, d place.Demand, claims string) (out *Node, used Promised, ok bool) {
+	like := func(x Promised) bool { return x.For == request && x.Like(p, d) }
+	at := slices.IndexFunc(n.Promised, func(x Promised) bool { return like(x) && x.Claims == claims })
+	if at < 0 {
+		at = slices.IndexFunc(n.Promised, like)
+	}
 	if at < 0 {
 		at = slices.IndexFunc(n.Promised, func(x Promised) bool { return x.For == request })
 	}

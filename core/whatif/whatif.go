@@ -116,7 +116,7 @@ func (n *Node) redeem(w *Want) {
 		delete(n.Kept, w.Request)
 	}
 	if n.State != nil {
-		n.State, _, _ = n.State.Redeem(w.Request, w.Pod, w.Demand)
+		n.State, _, _ = n.State.Redeem(w.Request, w.Pod, w.Demand, "")
 	}
 }
 

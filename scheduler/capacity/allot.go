@@ -64,7 +64,9 @@ type allotting struct {
 	r    *request
 	look Look
 	room []map[string]int // of each set with claims, by node
-	left bool             // some nodes were not counted
+	// lower has how many of a set really got devices on a node, beside other pods of the request, where that is fewer.
+	lower []map[string]int
+	left  bool // some nodes were not counted
 }
 
 // claimed reports whether a set of the request needs devices.
@@ -89,7 +91,11 @@ func (d *deciding) allot(r *request) (*allotting, error) {
 	if d.counts.of == nil || len(d.counts.of) > maxCounts || d.now().Sub(d.counts.since) > countsLast {
 		d.counts = counts{since: d.now(), of: map[countKey]counted{}}
 	}
-	return &allotting{deciding: d, r: r, look: d.look}, nil
+	a := &allotting{deciding: d, r: r, look: d.look}
+	for range r.sets {
+		a.lower = append(a.lower, map[string]int{})
+	}
+	return a, nil
 }
 
 // hides returns whether a device is one of these.
@@ -123,6 +129,9 @@ func (a *allotting) count(ctx context.Context, all bool) {
 			}
 			c, known := a.countOn(ctx, s, &n, hidden)
 			if a.left = a.left || !known; known {
+				if lower, has := a.lower[k][n.Name]; has {
+					c = min(c, lower)
+				}
 				a.room[k][n.Name] = c
 				sum += c
 			}
@@ -137,7 +146,7 @@ func (a *allotting) countOn(ctx context.Context, s *set, n *whatif.Node,
 	on := a.keeper.On(n.Name)
 	most := min(s.count, promise.MaxOnNode-len(on))
 	key := countKey{n.Name, s.pod.Spec.SchedulerName + " " + s.text + s.Claims}
-	now := counted{mark: a.look.Mark(n.Name, hidden), state: n.State, kept: len(on), most: most}
+	now := counted{mark: a.markOf(n.Name, hidden), state: n.State, kept: len(on), most: most}
 	if old, has := a.counts.of[key]; has && old.mark == now.mark && old.state == now.state && old.kept == now.kept &&
 		(old.most >= most || old.n < old.most) {
 		return min(old.n, most), true
@@ -145,7 +154,7 @@ func (a *allotting) countOn(ctx context.Context, s *set, n *whatif.Node,
 	if a.allocations >= maxAllocations {
 		return 0, false
 	}
-	in, ok := a.beside(ctx, n.State, n.Name, on, hidden)
+	in, ok := a.beside(ctx, n.State, n.Name, on, hidden, map[claims.ID]bool{})
 	for ok && now.n < most {
 		a.allocations++
 		if _, why := in.next(&s.Pod, s.claiming); why != "" {
@@ -157,10 +166,24 @@ func (a *allotting) countOn(ctx context.Context, s *set, n *whatif.Node,
 	return now.n, true
 }
 
-// beside returns a node after all pods have come for which it keeps places.
+// markOf returns the mark of a node, which this look computes once, and again after it has kept places.
+func (d *deciding) markOf(node string, hidden func(claims.ID) bool) uint64 {
+	mark, known := d.marks[node]
+	if !known {
+		mark = d.look.Mark(node, hidden)
+		if d.marks == nil {
+			d.marks = map[string]uint64{}
+		}
+		d.marks[node] = mark
+	}
+	return mark
+}
+
+// beside returns a node after all pods have come for which it keeps places. mine gets the devices of those that come
+// then.
 func (a *allotting) beside(ctx context.Context, n *state.Node, name string, on []promise.Kept,
-	hidden func(claims.ID) bool) (*sequence, bool) {
-	s := newSequence(ctx, a.look, bareNode(n, name), hidden)
+	hidden func(claims.ID) bool, mine map[claims.ID]bool) (*sequence, bool) {
+	s := newSequence(ctx, a.look, bareNode(n, name), hidden, mine)
 	for i := range on {
 		if _, why := s.next(&on[i].Pod, nil); why != "" {
 			return nil, false
@@ -219,19 +242,16 @@ func (a *allotting) without(p *whatif.Plan, rules whatif.Rules) *whatif.Plan {
 // node takes, and returns false.
 func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
 	in, given, failed := map[string]*sequence{}, map[string]map[int]int{}, false
-	states := map[string]*state.Node{}
-	for _, n := range a.stage.Nodes() {
-		states[n.Name] = n.State
-	}
+	mine, hidden := map[claims.ID]bool{}, hides(a.keeper.Hidden())
 	lower := func(node string, set int) {
 		failed = true
-		a.room[set][node] = given[node][set]
+		a.room[set][node], a.lower[set][node] = given[node][set], given[node][set]
 	}
 	for i := range places {
 		x := &places[i]
 		if given[x.Node] == nil {
 			given[x.Node] = map[int]int{}
-			in[x.Node], _ = a.beside(ctx, states[x.Node], x.Node, a.keeper.On(x.Node), hides(a.keeper.Hidden()))
+			in[x.Node], _ = a.beside(ctx, a.stateOf(x.Node), x.Node, a.keeper.On(x.Node), hidden, mine)
 		}
 		s, claiming := in[x.Node], a.r.sets[x.Set].claiming
 		if s == nil {

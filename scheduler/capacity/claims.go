@@ -204,7 +204,8 @@ func (c *Controller) reassign(ctx context.Context, look Look, node string, list 
 		}
 	}
 	hidden := c.keeper.Hidden()
-	s := newSequence(ctx, look, bareNode(n, node), func(id claims.ID) bool { return hidden[id] && !own[id] })
+	s := newSequence(ctx, look, bareNode(n, node), func(id claims.ID) bool { return hidden[id] && !own[id] },
+		map[claims.ID]bool{})
 	for i := range list {
 		x := &list[i]
 		var p *Claiming
@@ -232,8 +233,10 @@ type sequence struct {
 	mine map[claims.ID]bool
 }
 
-func newSequence(ctx context.Context, look Look, n *state.Node, kept func(claims.ID) bool) *sequence {
-	s := &sequence{ctx: ctx, look: look, node: n, mine: map[claims.ID]bool{}}
+// newSequence returns a sequence for a node. mine gets the devices that its pods get.
+func newSequence(ctx context.Context, look Look, n *state.Node, kept func(claims.ID) bool,
+	mine map[claims.ID]bool) *sequence {
+	s := &sequence{ctx: ctx, look: look, node: n, mine: mine}
 	s.kept = func(id claims.ID) bool { return s.mine[id] || kept(id) }
 	return s
 }

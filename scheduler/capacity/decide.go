@@ -37,6 +37,7 @@ type deciding struct {
 	reading   time.Duration          // how long this look has waited for templates
 	machines  []string               // see machinesOf
 	look      Look                   // nil until a request needs devices
+	marks     map[string]uint64      // see markOf
 	// allocations is how often this look has allocated devices to count.
 	allocations int
 }
@@ -327,7 +328,7 @@ func (d *deciding) keep(ctx context.Context, r *request, places []promise.Place,
 	if err != nil {
 		return nil, err
 	}
-	d.beside = nil
+	d.beside, d.marks = nil, nil
 	if full, err = d.keeper.Keep(r.asked(), places); err != nil || len(full) > 0 {
 		return full, err
 	}
@@ -365,7 +366,7 @@ func (d *deciding) reply(ctx context.Context, r *request) error {
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		d.keeper.Drop(r.name)
-		d.beside, r.answer = nil, nil
+		d.beside, d.marks, r.answer = nil, nil, nil
 		return errors.New("the answer could not be written")
 	}
 	r.answer.unknown = true

@@ -89,7 +89,7 @@ func (c *cluster) place(j *job, id state.PodID) bool {
 	request := "ml/" + j.name
 	if c.quota == 0 {
 		for _, node := range c.keeper.Nodes(request) {
-			n, _, _ := c.book.Snapshot().Node(node).Redeem(request, j.pod(), place.Demand{})
+			n, _, _ := c.book.Snapshot().Node(node).Redeem(request, j.pod(), place.Demand{}, "")
 			if c.takes(node, n, id, j.pod(), request) {
 				return true
 			}

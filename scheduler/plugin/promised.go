@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/promise"
 )
 
 // This file leaves pods out of the room that is kept for others, and lets pods use up what is kept for them; see
@@ -99,7 +100,8 @@ func (p *Plugin) usedIn(cs fwk.CycleState) *asked {
 // pod should have one of them: kube-scheduler could otherwise prefer another node, and the room would stay empty until
 // the next pod of the request comes.
 func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
-	kept := sets.New(p.promises.Nodes(a.request)...)
+	kept := sets.New(p.promises.NodesFor(promise.Coming{Request: a.request, Pod: a.pod, Demand: a.demand,
+		Claims: a.claims})...)
 	if len(kept) == 0 {
 		return nil
 	}
@@ -110,7 +112,9 @@ func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo
 			continue
 		}
 		if s != nil {
-			s.overlay = s.overlay.Change(s.snap.Node(name), func(o *overlay.Node) { o.Redeem(a.request, s.pod, s.demand) })
+			s.overlay = s.overlay.Change(s.snap.Node(name), func(o *overlay.Node) {
+				o.Redeem(a.request, s.pod, s.demand, a.claims)
+			})
 		}
 		bars, err := kube.Bars(pod, kube.RequiredAffinity(pod), info.Node())
 		if err != nil || len(bars) > 0 || p.inTheWay(a, info, p.promises.Amounts(name, a.request)) != nil ||

@@ -68,6 +68,28 @@ func (k *Keeper) Offers(c Coming) map[string][][]claims.ID {
 	return out
 }
 
+// NodesFor returns the names of the nodes that keep places for a pod: such as are for a pod like it, or else all of its
+// request. They are ascending. The pod's node is ignored.
+func (k *Keeper) NodesFor(c Coming) (out []string) {
+	if !k.Any() || c.Request == "" {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, like := range []bool{true, false} {
+		for _, p := range k.requests[c.Request] {
+			if !like || p.promised.Claims == c.Claims && p.promised.Like(c.Pod, c.Demand) {
+				out = append(out, p.node)
+			}
+		}
+		if len(out) > 0 {
+			break
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Take records that a pod which was reserved got devices. It returns false, and the pod must not keep them, if some of
 // them are kept for others.
 func (k *Keeper) Take(uid string, devices []claims.ID) bool {

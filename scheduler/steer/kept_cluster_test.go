@@ -247,7 +247,7 @@ func nearOf(m *topo.Machine, on topo.Mask) (out steer.Near) {
 
 // Predicted, Reserved and Allocated implement steer.Places.
 func (w *gpuWorld) Predicted(_ fwk.CycleState, node string) steer.Near {
-	n, _, _ := w.Node(node).Redeem(w.now.Request, w.now.Pod, w.now.Demand)
+	n, _, _ := w.Node(node).Redeem(w.now.Request, w.now.Pod, w.now.Demand, w.now.Claims)
 	return nearOf(n.Machine, n.Landing(w.now.Pod, w.now.Demand))
 }
 
@@ -275,7 +275,7 @@ func (w *gpuWorld) Take(_ fwk.CycleState, pod *v1.Pod, devices []claims.ID) bool
 func (w *gpuWorld) try(ctx context.Context, c promise.Coming, pod *v1.Pod, between func(), bind bool) (why string) {
 	w.now = c
 	n := w.Node(c.Node)
-	if with, _, _ := n.Redeem(c.Request, c.Pod, c.Demand); !with.Takes(c.Pod, c.Demand) {
+	if with, _, _ := n.Redeem(c.Request, c.Pod, c.Demand, c.Claims); !with.Takes(c.Pod, c.Demand) {
 		return "no room on NUMA nodes"
 	}
 	cs, info := framework.NewCycleState(), framework.NewNodeInfo()

@@ -144,11 +144,22 @@ type gpuRun struct {
 	next int
 	pods []*gpuPod
 	// waiting are the requests whose pods have not come, by name: how many pods are left, their CPUs and devices.
-	waiting map[string]*gpuJob
+	waiting map[string]gpuJob
 	got     struct{ came, refused, lost, raced, accepted, expired, restarts, others int }
 }
 
-type gpuJob struct{ left, size, devices int }
+// gpuJob has the sets of pods of a request.
+type gpuJob []gpuSet
+
+type gpuSet struct{ left, size, devices int }
+
+// left returns how many pods have not come.
+func (j gpuJob) left() (n int) {
+	for _, s := range j {
+		n += s.left
+	}
+	return n
+}
 
 // Using returns the bound pods of a request.
 func (g *gpuRun) Using(request string) (out []*v1.Pod) {
@@ -237,7 +248,7 @@ func (g *gpuRun) look() {
 	for name, j := range g.waiting {
 		if strings.HasPrefix(g.said(name, provisioning.BookingExpired), "True") {
 			if strings.Contains(g.said(name, provisioning.BookingExpired), "no room") {
-				g.got.lost += j.left
+				g.got.lost += j.left()
 			}
 			delete(g.waiting, name)
 		}
@@ -251,29 +262,32 @@ func (g *gpuRun) broken(node string) bool {
 }
 
 // comes has a pod of an accepted request come. It must get a node, unless the node has lost the room for a moment.
-func (g *gpuRun) comes(name string, j *gpuJob) {
-	request := "ml/" + name
-	nodes := g.keeper.Nodes(request)
-	if !strings.HasPrefix(g.said(name, provisioning.Provisioned), "True") || len(nodes) == 0 {
+func (g *gpuRun) comes(name string, j gpuJob) {
+	request, k := "ml/"+name, g.r.IntN(len(j))
+	if k = max(k, slices.IndexFunc(j, func(s gpuSet) bool { return s.left > 0 })); j[k].left == 0 {
+		k = 0
+	}
+	if !strings.HasPrefix(g.said(name, provisioning.Provisioned), "True") || len(g.keeper.Nodes(request)) == 0 {
 		return
 	}
-	p, c := g.pod(request, j.size, j.devices)
+	p, c := g.pod(request, j[k].size, j[k].devices)
+	nodes := g.keeper.NodesFor(c)
 	if g.r.IntN(5) == 0 { // it cannot be bound, and comes again
 		_ = g.place(p, c, nodes, func() {}, false)
-		p, c = g.pod(request, j.size, j.devices)
+		p, c = g.pod(request, j[k].size, j[k].devices)
 	}
 	broken := slices.ContainsFunc(nodes, g.broken)
 	switch {
 	case g.place(p, c, nodes, func() {}, true):
 		g.got.came++
-		if j.left--; j.left == 0 {
+		if j[k].left--; j.left() == 0 {
 			delete(g.waiting, name)
 		}
 	case broken:
 		g.got.refused++
 	default:
 		c.Node = nodes[0]
-		p, c2 := g.pod(request, j.size, j.devices)
+		p, c2 := g.pod(request, j[k].size, j[k].devices)
 		c2.Node = nodes[0]
 		g.t.Fatalf("seed %d: a pod of the accepted request %s gets none of the nodes %v: %s; kept are %v; allocated are %v",
 			g.seed, name, nodes, g.try(g.t.Context(), c2, p.Pod, func() {}, true), g.keptOn(nodes[0]), g.allocated(g.t))
@@ -301,10 +315,23 @@ func (g *gpuRun) sound() {
 
 // asksRandom stores a random request, and returns its name.
 func (g *gpuRun) asksRandom(i int) string {
-	name, j := fmt.Sprint("r", i), &gpuJob{1 + g.r.IntN(4), []int{2, 2, 3, 4}[g.r.IntN(4)], g.r.IntN(3)}
-	g.asksGPUs(name, j.left, j.size, fmt.Sprint("gpus-", j.devices))
-	if j.devices == 0 {
-		g.keptWorld.templates[name].Template.Spec.ResourceClaims = nil
+	name, j := fmt.Sprint("r", i), gpuJob{}
+	var r *provisioning.Request
+	for k := range 1 + g.r.IntN(3)/2 {
+		s := gpuSet{1 + g.r.IntN(4), []int{2, 2, 3, 4}[g.r.IntN(4)], g.r.IntN(3)}
+		g.asksGPUs(fmt.Sprint(name, "x"[:k]), s.left, s.size, fmt.Sprint("gpus-", s.devices))
+		o, _, _ := g.objects.GetByKey(fmt.Sprint("ml/", name, "x"[:k]))
+		more, _ := o.(*provisioning.Request)
+		if s.devices == 0 {
+			g.keptWorld.templates[more.Name].Template.Spec.ResourceClaims = nil
+		}
+		if r == nil {
+			r = more
+		} else {
+			r.Spec.PodSets = append(r.Spec.PodSets, more.Spec.PodSets...)
+			_ = g.objects.Delete(more)
+		}
+		j = append(j, s)
 	}
 	g.waiting[name] = j
 	return name
@@ -390,7 +417,7 @@ func TestKeptDevices(t *testing.T) {
 	for k := range *deviceRuns {
 		seed := *deviceSeed + uint64(k)
 		r := rand.New(rand.NewPCG(seed, 7))
-		g := &gpuRun{gpuWorld: newGPUWorld(t, 1+r.IntN(3)), t: t, seed: seed, r: r, waiting: map[string]*gpuJob{}}
+		g := &gpuRun{gpuWorld: newGPUWorld(t, 1+r.IntN(3)), t: t, seed: seed, r: r, waiting: map[string]gpuJob{}}
 		for i := range 3 {
 			g.dra.templates[fmt.Sprint("gpus-", i)] = keptGPUs(int64(i))
 		}
