@@ -325,7 +325,7 @@ func (w *gpuWorld) try(ctx context.Context, c promise.Coming, pod *v1.Pod, betwe
 
 // claims returns the claims of a pod.
 func (w *gpuWorld) claims(pod *v1.Pod) (out []*resourcev1.ResourceClaim) {
-	for _, x := range pod.Spec.ResourceClaims {
+	for _, x := range pod.Status.ResourceClaimStatuses {
 		out = append(out, w.dra.claims[*x.ResourceClaimName])
 	}
 	return out

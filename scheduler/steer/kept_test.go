@@ -195,9 +195,10 @@ func (g *gpuRun) pod(request string, size, devices int) (*gpuPod, promise.Coming
 	needs, _ := kube.Needs(p)
 	text := capacity.ClaimsOf(p, needs)
 	if devices > 0 {
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: p.UID, Controller: new(true)}
 		g.dra.claims[name] = &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name,
-			UID: types.UID(name)}, Spec: g.dra.templates[template]}
-		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpus", ResourceClaimName: &name}}
+			UID: p.UID, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: g.dra.templates[template]}
+		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "gpus", ResourceClaimName: &name}}
 	}
 	return &gpuPod{Pod: p, request: request, size: size}, promise.Coming{UID: name, Request: request, Pod: x.Pod,
 		Demand: x.Demand, Claims: text}
