@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/lab/controllers"
+	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 const (
@@ -154,6 +155,27 @@ func (w *world) numasOf(ctx context.Context, t *testing.T, p *v1.Pod) (out []ids
 	return out
 }
 
+// running waits until pods run, also pods that had no node before.
+func (w *world) running(ctx context.Context, t *testing.T, names ...string) {
+	t.Helper()
+	pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		n := 0
+		for _, p := range pods {
+			if f, _ := workload.FateOf(p); slices.Contains(names, p.Name) && f == workload.Running {
+				n++
+			}
+		}
+		return n == len(names)
+	})
+	if err != nil {
+		for _, p := range pods {
+			f, why := workload.FateOf(p)
+			t.Log(p.Name, f, why)
+		}
+		t.Fatalf("%v do not run: %v", names, err)
+	}
+}
+
 // The devices of a request are there for its pods, near their CPUs, whatever else is created before they come, also
 // after the scheduler has been started again. Pods without the request wait, and run when the devices are free.
 func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
@@ -165,7 +187,7 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	w.ask(ctx, t, "more", 1, claiming("x", "", 2))
 	w.until(ctx, t, "more", provisioning.Provisioned, metav1.ConditionFalse, "devices for the claims of more-0")
 	w.create(ctx, t, claiming("foreign", "", 2), pod("fits", "", 2))
-	w.run(ctx, t, "fits")
+	w.running(ctx, t, "fits")
 	w.waits(ctx, t, "foreign", keptDevices)
 
 	w.schedule(t)
@@ -175,10 +197,10 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	for _, name := range jobs {
 		w.create(ctx, t, claiming(name, "job", 8))
 	}
-	w.run(ctx, t, jobs...)
+	w.running(ctx, t, jobs...)
 	w.near(ctx, t, jobs...)
 	w.end(ctx, t, jobs...)
-	w.run(ctx, t, "foreign", "late")
+	w.running(ctx, t, "foreign", "late")
 	w.near(ctx, t, "foreign", "late")
 	w.until(ctx, t, "more", provisioning.Provisioned, metav1.ConditionFalse, "devices for the claims of more-0")
 }
@@ -198,10 +220,10 @@ func TestDevicesOfABookingThatExpires(t *testing.T) {
 			PodSets: []provisioning.PodSet{{Count: 4, PodTemplateRef: provisioning.Reference{Name: "brief"}}}}})
 	w.until(ctx, t, "brief", provisioning.Provisioned, metav1.ConditionTrue, "all 4 pods fit now")
 	w.create(ctx, t, claiming("p", "", 2), extended("b0", "brief", 8))
-	w.run(ctx, t, "b0")
+	w.running(ctx, t, "b0")
 	w.near(ctx, t, "b0")
 	w.waits(ctx, t, "p", keptDevices)
 	w.until(ctx, t, "brief", provisioning.BookingExpired, metav1.ConditionTrue, "3 pods that have not come")
-	w.run(ctx, t, "p")
+	w.running(ctx, t, "p")
 	w.near(ctx, t, "b0", "p")
 }

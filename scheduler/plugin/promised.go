@@ -100,11 +100,12 @@ func (p *Plugin) usedIn(cs fwk.CycleState) *asked {
 // pod should have one of them: kube-scheduler could otherwise prefer another node, and the room would stay empty until
 // the next pod of the request comes.
 func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
-	kept := sets.New(p.promises.NodesFor(promise.Coming{Request: a.request, Pod: a.pod, Demand: a.demand,
-		Claims: a.claims})...)
+	kept := sets.New(p.promises.Nodes(a.request)...)
 	if len(kept) == 0 {
 		return nil
 	}
+	like := sets.New(p.promises.NodesFor(promise.Coming{Request: a.request, Pod: a.pod, Demand: a.demand,
+		Claims: a.claims})...)
 	out := sets.New[string]()
 	for _, info := range nodes {
 		name := info.Node().Name
@@ -115,6 +116,9 @@ func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo
 			s.overlay = s.overlay.Change(s.snap.Node(name), func(o *overlay.Node) {
 				o.Redeem(a.request, s.pod, s.demand, a.claims)
 			})
+		}
+		if !like.Has(name) {
+			continue
 		}
 		bars, err := kube.Bars(pod, kube.RequiredAffinity(pod), info.Node())
 		if err != nil || len(bars) > 0 || p.inTheWay(a, info, p.promises.Amounts(name, a.request)) != nil ||
