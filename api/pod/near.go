@@ -20,6 +20,9 @@ type Near struct {
 	Requests []ClaimRequest // devices of these claims and requests
 }
 
+// Any reports whether devices are named.
+func (n Near) Any() bool { return len(n.Drivers)+len(n.Classes)+len(n.Requests) > 0 }
+
 // ClaimRequest names a claim of a pod, one of its requests, or one alternative of a request.
 type ClaimRequest struct {
 	Claim       string // the name in spec.resourceClaims

@@ -118,7 +118,7 @@ func (l look) Allocate(ctx context.Context, x *capacity.Claiming, n *state.Node,
 	if out.IDs, located, why = l.Look.Allocate(ctx, x.Pod, x.Claims, node, near, kept); why != "" {
 		return promise.Devices{}, why
 	}
-	if located && (near.Must || len(apipod.NearDrivers(x.Pod)) > 0) {
+	if located && (near.Must || apipod.NearDevices(x.Pod).Any()) {
 		out.On = place.Exclusive(n.Machine, holdings)
 	}
 	return out, ""
