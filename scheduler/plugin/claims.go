@@ -167,7 +167,7 @@ func (w places) Allocated(pod *v1.Pod, node string, at steer.Near, near bool) {
 	}
 	if !near {
 		p.metrics.ClaimUndone()
-		p.retry(pod)
+		p.tryAgain(pod) // the queue of waiting pods dropped it when it was reserved
 		return
 	}
 	n := p.Book.Snapshot().Node(node)

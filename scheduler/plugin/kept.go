@@ -31,8 +31,40 @@ type promised struct{ places }
 // Hidden implements steer.Promises.
 func (w promised) Hidden() map[claims.ID]bool { return w.promises.Hidden() }
 
+// hiddenKey is the key of a hiddenDevices in the state of a cycle.
+const hiddenKey fwk.StateKey = "tenon.sh/hidden"
+
+// hiddenDevices are the devices that were kept when an attempt began, for a pod with claims to allocate.
+type hiddenDevices map[claims.ID]bool
+
+// Clone implements fwk.StateData.
+func (d hiddenDevices) Clone() fwk.StateData { return d }
+
+// hiddenIn returns the devices that were kept when an attempt began; nil if there were none, or if the pod has no
+// claims to allocate.
+func hiddenIn(cs fwk.CycleState) hiddenDevices {
+	d, err := cs.Read(hiddenKey)
+	if err != nil {
+		return nil
+	}
+	out, _ := d.(hiddenDevices)
+	return out
+}
+
+// shows reports whether one of some devices is not kept any more.
+func (s *Shared) shows(hidden hiddenDevices) bool {
+	now := s.promises.Hidden()
+	for id := range hidden {
+		if !now[id] {
+			return true
+		}
+	}
+	return false
+}
+
 // Offers implements steer.Promises.
-func (w promised) Offers(cs fwk.CycleState, pod *v1.Pod) map[string][][]claims.ID {
+func (w promised) Offers(cs fwk.CycleState, pod *v1.Pod, hidden map[claims.ID]bool) map[string][][]claims.ID {
+	cs.Write(hiddenKey, hiddenDevices(hidden))
 	a := askedIn(cs)
 	if a == nil {
 		return nil

@@ -313,17 +313,20 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 	if !p.promises.IsOpen() {
 		return false
 	}
-	a := askedIn(cs)
+	a, hidden := askedIn(cs), hiddenIn(cs)
+	plain := a != nil && a.pod.Plain()
 	switch {
-	case a == nil:
-	case a.narrowed:
+	case a != nil && a.narrowed:
 		p.anywhere.Add(pod)
 		p.tryAgain(pod)
 		return true
-	case a.pod.Plain() && !p.promises.Any(): // the last room was given back meanwhile
+	case plain && !p.promises.Any(): // the last room was given back meanwhile
 		p.tryAgain(pod)
-	case a.pod.Plain(), a.claims != "" && p.promises.Hidden() != nil:
+	case plain, hidden != nil:
 		p.keptOut.Add(pod)
+		if p.shows(hidden) { // some devices were given back before the pod was added
+			p.tryAgain(pod)
+		}
 	}
 	return false
 }

@@ -15,8 +15,9 @@ import (
 type Promises interface {
 	// Hidden returns all devices that are kept; empty if there are none. The result is never changed.
 	Hidden() map[claims.ID]bool
-	// Offers returns which of them a pod may get, by node: one of the lists. The first one is what was kept for it.
-	Offers(cs fwk.CycleState, pod *v1.Pod) map[string][][]claims.ID
+	// Offers returns which of them a pod may get, by node: one of the lists. The first one is what was kept for it. It is
+	// called in PreFilter for a pod with claims to allocate, with what Hidden has returned: the pod gets no others of it.
+	Offers(cs fwk.CycleState, pod *v1.Pod, hidden map[claims.ID]bool) map[string][][]claims.ID
 	// Take is called in Reserve with the devices of a pod. If it returns false, they are kept for others.
 	Take(cs fwk.CycleState, pod *v1.Pod, devices []claims.ID) bool
 }
@@ -46,7 +47,7 @@ func (p *Plugin) hidden(cs fwk.CycleState, pod *v1.Pod, all map[claims.ID]bool) 
 	for id := range all {
 		out.Insert(deviceID(id))
 	}
-	offers := p.promises.Offers(cs, pod)
+	offers := p.promises.Offers(cs, pod, all)
 	if len(offers) == 0 {
 		return out
 	}

@@ -262,7 +262,7 @@ func (w *gpuWorld) Allocated(*v1.Pod, string, steer.Near, bool) {}
 // Hidden, Offers and Take implement steer.Promises.
 func (w *gpuWorld) Hidden() map[claims.ID]bool { return w.keeper.Hidden() }
 
-func (w *gpuWorld) Offers(fwk.CycleState, *v1.Pod) map[string][][]claims.ID {
+func (w *gpuWorld) Offers(fwk.CycleState, *v1.Pod, map[claims.ID]bool) map[string][][]claims.ID {
 	return w.keeper.Offers(w.now)
 }
 

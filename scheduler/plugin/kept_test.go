@@ -1,0 +1,81 @@
+package plugin
+
+import (
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+	"github.com/tenon-numa/tenon/scheduler/steer"
+)
+
+// named is an activator with the name of a profile.
+type named struct{ activator }
+
+func (*named) ProfileName() string { return v1.DefaultSchedulerName }
+
+// newKeeping returns a plugin that keeps device gpu on node n for the only pod of request ml/r.
+func newKeeping(t *testing.T) (*Plugin, *named) {
+	t.Helper()
+	p, h := newPlugin(t, refuse), &named{}
+	p.handle, p.any, p.alone = h, h, false
+	p.newQueue()
+	p.promises = promise.NewKeeper(p.Book, p.mayPromise, p.roomFreed, p.holdReleased)
+	p.promises.Open()
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	x := promise.Place{Node: "n", Pod: promise.Pod{Pod: &place.Pod{}, Claims: "gpu", Claimed: true},
+		Devices: promise.Devices{IDs: []claims.ID{{Name: "gpu"}}}}
+	if err := p.promises.Restore(promise.Request{Name: "ml/r"}, []promise.Place{x}); err != nil {
+		t.Fatal(err)
+	}
+	return p, h
+}
+
+// A pod that was reserved, and whose devices do not count, is tried again, also if no kubelet aligns it.
+func TestPodsWithoutTheirDevicesAreTriedAgain(t *testing.T) {
+	p, h := newKeeping(t)
+	for _, pod := range []*v1.Pod{cpus("aligned", 4), podOf("plain", "cpu=1500m")} {
+		if cs := framework.NewCycleState(); pod.Name == "aligned" {
+			cs = cycle(t, p, pod).(*framework.CycleState)
+			if s := p.Reserve(t.Context(), cs, pod, "n"); !s.IsSuccess() {
+				t.Fatal(s.Message())
+			}
+		}
+		places{p.Shared, v1.DefaultSchedulerName}.Allocated(pod, "n", steer.Near{}, false)
+		if !slices.Contains(h.pods, pod.Namespace+"/"+pod.Name) {
+			t.Errorf("pod %s is not tried again", pod.Name)
+		}
+	}
+}
+
+// A pod that found no devices, because some were kept, is tried again when they are not, however late in its attempt
+// that was.
+func TestPodsThatFoundDevicesKept(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		p, h := newKeeping(t)
+		spend := promise.Coming{UID: "own", Request: "ml/r", Node: "n", Pod: &place.Pod{}, Claims: "gpu"}
+		p.promises.Use(spend, func(whatif.Amounts) bool { return true })
+		pod := cpus("other", 4)
+		cs, at := cycle(t, p, pod), promised{places{p.Shared, v1.DefaultSchedulerName}}
+		if hidden := at.Hidden(); len(at.Offers(cs, pod, hidden)) > 0 || len(hidden) != 1 {
+			t.Fatalf("another pod is offered some of %v", hidden)
+		}
+		if late {
+			p.promises.Came("own")
+		}
+		if p.afterFailure(cs, pod) {
+			t.Error("the pod may evict none")
+		}
+		if len(h.pods) > 0 && !late {
+			t.Error("the pod is tried again while the device is kept")
+		}
+		if p.promises.Came("own"); len(h.pods) == 0 {
+			t.Errorf("late %v: the pod is not tried again", late)
+		}
+	}
+}
