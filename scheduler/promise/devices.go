@@ -160,44 +160,59 @@ func (k *Keeper) Claimed() (out []string) {
 
 // Assign keeps other devices for the places on a node. list is what On has returned, with other devices. It returns
 // false, and changes nothing, if the places are not the same any more, the node has no room for them so, or some of the
-// devices are not free.
+// devices are not free. Until it returns, the devices before and the others are both hidden.
 func (k *Keeper) Assign(node string, list []Kept) bool {
+	assigned, shown := k.assign(node, list)
+	if shown {
+		k.freed(node)
+	}
+	return assigned
+}
+
+// assign is Assign. shown is true if some devices are not hidden any more.
+func (k *Keeper) assign(node string, list []Kept) (assigned, shown bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.on[node]
 	same := func(p *kept, x Kept) bool { return p.promised.For == x.Request && p.index == x.Index }
 	if !slices.EqualFunc(now, list, same) {
-		return false
+		return false, false
 	}
-	before := make([]Devices, len(now))
-	set := func(of func(i int) Devices) {
-		k.show(func(p *kept) bool { return slices.Contains(now, p) })
-		for i, p := range now {
-			p.devices, p.promised.On = of(i).IDs, of(i).On
-		}
-		k.hide(now...)
-	}
+	before, owners := make([]Devices, len(now)), k.owners
 	for i, p := range now {
 		before[i] = Devices{p.devices, p.promised.On}
 	}
-	others := maps.Clone(k.owners)
-	for _, p := range now {
-		for _, id := range p.devices {
-			delete(others, id)
-		}
-	}
+	others := maps.Clone(owners)
+	maps.DeleteFunc(others, func(_ claims.ID, p *kept) bool { return slices.Contains(now, p) })
 	for _, x := range list {
 		if slices.ContainsFunc(x.IDs, func(id claims.ID) bool { return others[id] != nil }) {
-			return false
+			return false, false
 		}
 	}
-	set(func(i int) Devices { return list[i].Devices })
-	if !k.free(now) || !k.judge(node, promised(now), k.sum(now, "")) {
-		set(func(i int) Devices { return before[i] })
-		return false
+	for i, p := range now {
+		p.devices, p.promised.On = list[i].IDs, list[i].On
 	}
-	k.tell(node)
-	return true
+	k.owners = maps.Clone(owners)
+	k.own(now...)
+	all := len(k.owners)
+	if k.free(now) && k.judge(node, promised(now), k.sum(now, "")) {
+		k.publish()
+		assigned, shown = k.free(now), true // a claim may have got one meanwhile
+	}
+	if assigned {
+		k.owners = others
+		k.own(now...)
+		k.tell(node)
+	} else {
+		k.owners = owners
+		for i, p := range now {
+			p.devices, p.promised.On = before[i].IDs, before[i].On
+		}
+	}
+	if shown = shown && len(k.owners) < all; shown {
+		k.publish()
+	}
+	return assigned, shown
 }
 
 // place returns a place as others see it.
@@ -257,15 +272,19 @@ func (k *Keeper) free(list []*kept) bool {
 
 // hide hides the devices of places.
 func (k *Keeper) hide(list ...*kept) {
-	changed := false
-	for _, p := range list {
-		for _, id := range p.devices {
-			k.owners[id], changed = p, true
-		}
-	}
-	if changed {
+	if k.own(list...) {
 		k.publish()
 	}
+}
+
+// own makes places the owners of their devices, without a change of what is hidden. It reports whether they have any.
+func (k *Keeper) own(list ...*kept) (has bool) {
+	for _, p := range list {
+		for _, id := range p.devices {
+			k.owners[id], has = p, true
+		}
+	}
+	return has
 }
 
 // show hides the devices of the places for which of returns true no more.

@@ -95,3 +95,46 @@ func TestDevicesThatAClaimHasAreNotKept(t *testing.T) {
 		t.Error("a place gets a device on a NUMA node where its pod has no CPUs")
 	}
 }
+
+// While a place gets other devices, no moment shows any that are kept before and after: a pod that is being reserved
+// could keep them. What is not kept any more is announced.
+func TestDevicesStayHiddenWhileOthersAreAssigned(t *testing.T) {
+	c := newCluster(t)
+	if _, err := c.keeper.Keep(Request{Name: "ml/r"}, []Place{withGPU("a", 8, "g0", 0)}); err != nil {
+		t.Fatal(err)
+	}
+	list, lost := c.keeper.On("a"), false
+	c.keeper.Check(func([]claims.ID) bool {
+		lost = lost || !c.keeper.Hidden()[claims.ID{Name: "g0"}]
+		return false
+	})
+	seen, ended := make(chan bool), make(chan struct{})
+	go func() {
+		shown := false
+		for {
+			select {
+			case <-ended:
+				seen <- shown
+				return
+			default:
+				shown = shown || !c.keeper.Hidden()[claims.ID{Name: "g0"}]
+			}
+		}
+	}()
+	for i := range 2000 {
+		list[0].IDs = []claims.ID{{Name: "g0"}, {Name: "g1"}}[:1+i%2]
+		if !c.keeper.Assign("a", list) {
+			t.Fatal("the place does not get its devices")
+		}
+	}
+	if close(ended); <-seen || lost {
+		t.Error("a device was shown for a moment")
+	}
+	if !slices.Equal(slices.Compact(c.freed), []string{"a"}) {
+		t.Errorf("freed are %v", c.freed)
+	}
+	list[0].IDs = []claims.ID{{Name: "g2"}}
+	if lost = false; !c.keeper.Assign("a", list) || lost {
+		t.Error("a device was shown before another one was kept for certain")
+	}
+}
