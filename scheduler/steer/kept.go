@@ -1,6 +1,8 @@
 package steer
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -22,8 +24,11 @@ type Promises interface {
 	Take(cs fwk.CycleState, pod *v1.Pod, devices []claims.ID) bool
 }
 
-// KeptText is why a pod does not get the devices that are kept for others.
-const KeptText = "devices there are kept for pods that have not come yet"
+// KeptText is why a pod may have got no devices: some are kept for others.
+const KeptText = "some devices there are kept for pods that have not come yet"
+
+// noneFree is why the wrapped plugin refuses a node without the devices that a pod needs.
+const noneFree = "cannot allocate all claims"
 
 // Heed has the plugin hide the devices that are kept. It must be called before the first pod is scheduled.
 func (p *Plugin) Heed(promises Promises) { p.promises = promises }
@@ -94,9 +99,11 @@ func (c *cycle) keeps(node string) bool {
 	return false
 }
 
-// explain adds to a refusal that devices of the node are kept for others, which passes by itself.
+// explain adds to a refusal for want of devices that some of the node are kept for others, which passes by itself.
+// Other refusals stay as they are: more devices would not help.
 func (c *cycle) explain(node string, status *fwk.Status) *fwk.Status {
-	if c == nil || len(c.kept) == 0 || !status.IsRejected() || !c.keeps(node) {
+	if c == nil || len(c.kept) == 0 || !status.IsRejected() ||
+		status.Code() != fwk.Unschedulable && !slices.Contains(status.Reasons(), noneFree) || !c.keeps(node) {
 		return status
 	}
 	return fwk.NewStatus(fwk.Unschedulable, append(status.Reasons(), KeptText)...)
