@@ -51,17 +51,17 @@ func (k *Keeper) Offers(c Coming) map[string][][]claims.ID {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	out := map[string][][]claims.ID{}
+	here := map[string][]*kept{}
 	for _, p := range k.requests[c.Request] {
-		if out[p.node] != nil {
-			continue
-		}
-		c.Node = p.node
-		own := k.find(c)
-		out[p.node] = [][]claims.ID{own.devices}
-		for _, q := range k.on[p.node] {
+		here[p.node] = append(here[p.node], p)
+	}
+	out := make(map[string][][]claims.ID, len(here))
+	for node, list := range here {
+		own := c.first(list)
+		out[node] = [][]claims.ID{own.devices}
+		for _, q := range k.on[node] {
 			if q != own && own.alike(q) {
-				out[p.node] = append(out[p.node], q.devices)
+				out[node] = append(out[node], q.devices)
 			}
 		}
 	}

@@ -138,3 +138,27 @@ func TestDevicesStayHiddenWhileOthersAreAssigned(t *testing.T) {
 		t.Error("a device was shown before another one was kept for certain")
 	}
 }
+
+// A pod is offered, on each node of its request, the devices of its own place, and then the devices of like places.
+func TestOffers(t *testing.T) {
+	c := newCluster(t)
+	other := withGPU("a", 2, "x", 1)
+	other.Claims = "nic"
+	for request, places := range map[string][]Place{
+		"ml/q": {withGPU("a", 6, "q0", 0), withGPU("a", 2, "q1", 0)},
+		"ml/r": {other, withGPU("a", 6, "r0", 1), withGPU("b", 6, "r1", 0), withGPU("b", 6, "r2", 1)},
+	} {
+		if err := c.keeper.Restore(Request{Name: request}, places); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, got := podOf(6), map[string][]string{}
+	for node, lists := range c.keeper.Offers(Coming{Request: "ml/r", Pod: x.Pod, Demand: x.Demand, Claims: "gpu"}) {
+		for _, ids := range lists {
+			got[node] = append(got[node], ids[0].Name)
+		}
+	}
+	if !slices.Equal(got["a"], []string{"r0", "q0"}) || !slices.Equal(got["b"], []string{"r1", "r2"}) || len(got) != 2 {
+		t.Errorf("offered are %v", got)
+	}
+}

@@ -426,18 +426,23 @@ func (k *Keeper) use(c Coming, do func(kept whatif.Amounts) bool) (elsewhere str
 func (k *Keeper) find(c Coming) *kept {
 	list := k.requests[c.Request]
 	here := slices.DeleteFunc(slices.Clone(list), func(p *kept) bool { return p.node != c.Node })
-	like := func(p *kept) bool { return p.promised.Like(c.Pod, c.Demand) }
-	for _, among := range [][]*kept{here, list} {
-		if len(among) == 0 {
-			continue
-		}
-		at := slices.IndexFunc(among, func(p *kept) bool { return like(p) && p.promised.Claims == c.Claims })
-		if at < 0 {
-			at = slices.IndexFunc(among, like)
-		}
-		return among[max(at, 0)]
+	if len(here) > 0 {
+		return c.first(here)
 	}
-	return nil
+	return c.first(list)
+}
+
+// first returns the first place of a list for a pod like this one, or else the first place; nil if there is none.
+func (c *Coming) first(list []*kept) *kept {
+	if len(list) == 0 {
+		return nil
+	}
+	like := func(p *kept) bool { return p.promised.Like(c.Pod, c.Demand) }
+	at := slices.IndexFunc(list, func(p *kept) bool { return p.promised.Claims == c.Claims && like(p) })
+	if at < 0 {
+		at = slices.IndexFunc(list, like)
+	}
+	return list[max(at, 0)]
 }
 
 // put keeps a place again that was taken.

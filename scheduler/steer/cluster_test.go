@@ -174,7 +174,9 @@ type bench struct {
 	// moved, if not nil, is where the pod is once its CPUs are reserved.
 	moved  *steer.Near
 	undone int
-	kept   []int // where a pod must stay
+	// predictions is how often the plugin asked where the pod would be.
+	predictions int
+	kept        []int // where a pod must stay
 	// functions are what agents report.
 	functions kube.Functions
 }
@@ -200,7 +202,10 @@ func (b *bench) clear() {
 	b.moved = nil
 }
 
-func (b *bench) Predicted(fwk.CycleState, string) steer.Near { return b.near }
+func (b *bench) Predicted(fwk.CycleState, string) steer.Near {
+	b.predictions++
+	return b.near
+}
 
 func (b *bench) Allocated(_ *v1.Pod, _ string, at steer.Near, near bool) {
 	if !near {

@@ -67,8 +67,12 @@ func (p *Plugin) hidden(cs fwk.CycleState, pod *v1.Pod, all map[claims.ID]bool) 
 	return out
 }
 
-// nearest returns the first list whose devices are near a pod on a node, or else the first one.
+// nearest returns the first list whose devices are near a pod on a node, or else the first one. One list needs no
+// prediction of where the pod would be.
 func (p *Plugin) nearest(cs fwk.CycleState, node string, lists [][]claims.ID) []claims.ID {
+	if len(lists) == 1 {
+		return lists[0]
+	}
 	n, near := p.index.nodes[node], p.places.Predicted(cs, node)
 	if n == nil || near.Unknown || len(near.NUMAs) == 0 {
 		return lists[0]

@@ -15,6 +15,51 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
+// offered has the devices of a node that a pod may get, and hides them from others.
+type offered [][]claims.ID
+
+func (o offered) Hidden() map[claims.ID]bool {
+	out := map[claims.ID]bool{}
+	for _, id := range slices.Concat(o...) {
+		out[id] = true
+	}
+	return out
+}
+
+func (o offered) Offers(fwk.CycleState, *v1.Pod, map[claims.ID]bool) map[string][][]claims.ID {
+	return map[string][][]claims.ID{"node": o}
+}
+
+func (o offered) Take(fwk.CycleState, *v1.Pod, []claims.ID) bool { return true }
+
+// Where a pod would be on a node is predicted in advance only if it decides which of several devices the pod gets.
+func TestPredictionsForOffers(t *testing.T) {
+	b := newBench(t)
+	b.gpus(0, 1)
+	var all offered
+	for _, name := range []string{"gpu-0", "gpu-1"} {
+		all = append(all, []claims.ID{{Driver: gpuDriver, Pool: "node", Name: name}})
+	}
+	for n, want := range map[int]int{1: 0, 2: 1} {
+		b.plugin.Heed(all[:n])
+		b.predictions, b.near = 0, steer.Near{NUMAs: []int{n - 1}, Must: true}
+		pod := podNamed("one")
+		b.claims = map[string]*resourcev1.ResourceClaim{}
+		b.claim(pod, counted(1))
+		cs, info := framework.NewCycleState(), framework.NewNodeInfo()
+		info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+		if _, s := b.plugin.PreFilter(t.Context(), cs, pod, []fwk.NodeInfo{info}); !s.IsSuccess() {
+			t.Fatal(s.Message())
+		}
+		if b.predictions != want {
+			t.Errorf("with %d offers, %d predictions", n, b.predictions)
+		}
+		if s := b.plugin.Filter(t.Context(), cs, pod, info); !s.IsSuccess() {
+			t.Errorf("with %d offers, the pod gets no device: %s", n, s.Message())
+		}
+	}
+}
+
 // keptFrom has devices that are kept from every pod.
 type keptFrom map[claims.ID]bool
 
