@@ -195,9 +195,9 @@ func (k *Keeper) assign(node string, list []Kept) (assigned, shown bool) {
 	k.owners = maps.Clone(owners)
 	k.own(now...)
 	all := len(k.owners)
-	if k.free(now) && k.judge(node, promised(now), k.sum(now, "")) {
+	if k.free(node, now) && k.judge(node, promised(now), k.sum(now, "")) {
 		k.publish()
-		assigned, shown = k.free(now), true // a claim may have got one meanwhile
+		assigned, shown = k.free(node, now), true // a claim may have got one meanwhile
 	}
 	if assigned {
 		k.owners = others
@@ -254,9 +254,13 @@ func (k *Keeper) exchange(p, q *kept) {
 	}
 }
 
-// free reports whether the devices of places are kept for no other place, and no claim has them.
-func (k *Keeper) free(list []*kept) bool {
-	var all []claims.ID
+// free reports whether the devices of the places on a node are kept for no other place, and no claim has them.
+func (k *Keeper) free(node string, list []*kept) bool {
+	return k.alone(list) && len(k.taking([]string{node}, map[string][]*kept{node: list})) == 0
+}
+
+// alone reports whether the devices of places are kept for no other place.
+func (k *Keeper) alone(list []*kept) bool {
 	seen := map[claims.ID]bool{}
 	for _, p := range list {
 		for _, id := range p.devices {
@@ -265,9 +269,27 @@ func (k *Keeper) free(list []*kept) bool {
 			}
 			seen[id] = true
 		}
-		all = append(all, p.devices...)
 	}
-	return len(all) == 0 || k.taken == nil || !k.taken(all)
+	return true
+}
+
+// taking returns the nodes where claims have devices of the places in on. Mostly there are none, and k.taken, which
+// copies the allocations of the cluster, is called once.
+func (k *Keeper) taking(nodes []string, on map[string][]*kept) []string {
+	var all []claims.ID
+	for _, node := range nodes {
+		for _, p := range on[node] {
+			all = append(all, p.devices...)
+		}
+	}
+	switch {
+	case len(all) == 0 || k.taken == nil || !k.taken(all):
+		return nil
+	case len(nodes) == 1:
+		return nodes
+	}
+	half := len(nodes) / 2
+	return slices.Concat(k.taking(nodes[:half], on), k.taking(nodes[half:], on))
 }
 
 // hide hides the devices of places.

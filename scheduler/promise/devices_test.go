@@ -162,3 +162,33 @@ func TestOffers(t *testing.T) {
 		t.Errorf("offered are %v", got)
 	}
 }
+
+// The devices of all nodes are checked together. Where claims have some, the nodes are named.
+func TestDevicesOfManyNodesAreCheckedTogether(t *testing.T) {
+	c := newCluster(t)
+	looks, taken := 0, map[string]bool{}
+	c.keeper.Check(func(ids []claims.ID) bool {
+		looks++
+		return slices.ContainsFunc(ids, func(id claims.ID) bool { return taken[id.Name] })
+	})
+	places := []Place{withGPU("a", 8, "g0", 0), withGPU("a", 8, "g1", 1), withGPU("b", 8, "g2", 0)}
+	for _, names := range [][]string{{"g2"}, {"g1"}, {"g0", "g2"}} {
+		for _, name := range names {
+			taken[name] = true
+		}
+		var want []string
+		for _, p := range places {
+			if taken[p.IDs[0].Name] {
+				want = append(want, p.Node)
+			}
+		}
+		if full, err := c.keeper.Keep(Request{Name: "ml/r"}, places); err != nil || !slices.Equal(full, want) {
+			t.Errorf("with %v taken, full are %v (%v), want %v", names, full, err, want)
+		}
+		clear(taken)
+	}
+	looks = 0
+	if full, err := c.keeper.Keep(Request{Name: "ml/r"}, places); err != nil || len(full) > 0 || looks != 2 {
+		t.Errorf("%d looks, before and after the places are kept; full are %v (%v)", looks, full, err)
+	}
+}

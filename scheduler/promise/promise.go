@@ -171,23 +171,29 @@ func (k *Keeper) keep(r Request, places []Place) (full, freed []string, err erro
 		}
 		with[p.node] = insert(with[p.node], p)
 	}
-	judge := func() []string {
-		for _, node := range slices.Sorted(maps.Keys(with)) {
-			if len(with[node]) > MaxOnNode || !k.judge(node, promised(with[node]), k.sum(with[node], "")) ||
-				!k.free(with[node]) {
-				full = append(full, node)
-			}
-		}
-		return full
-	}
-	if len(judge()) > 0 {
+	if full = k.lacking(with); len(full) > 0 {
 		return full, nil, nil
 	}
 	k.add(r, all)
-	if len(judge()) > 0 { // something was reserved meanwhile
+	if full = k.lacking(with); len(full) > 0 { // something was reserved meanwhile
 		freed = k.drop(r.Name)
 	}
 	return full, freed, nil
+}
+
+// lacking returns the nodes that lack room for their places, ascending.
+func (k *Keeper) lacking(with map[string][]*kept) (full []string) {
+	var others []string
+	for node, list := range with {
+		if len(list) > MaxOnNode || !k.judge(node, promised(list), k.sum(list, "")) || !k.alone(list) {
+			full = append(full, node)
+		} else {
+			others = append(others, node)
+		}
+	}
+	full = append(full, k.taking(others, with)...)
+	slices.Sort(full)
+	return full
 }
 
 // Restore keeps the places of a request without judging them: after a restart, the API objects have what is promised.
