@@ -17,7 +17,7 @@ import (
 // many such pods there are. The end of the hold wakes it.
 func TestHeldPodsAreNotWokenByNodes(t *testing.T) {
 	p := newPlugin(t, refuse)
-	p.promises = promise.NewKeeper(p.Book, p.mayPromise, p.roomFreed, p.holdReleased)
+	p.promises = p.newKeeper()
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	pod := cpus("p", 4)
 	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "set", UID: "of-set",

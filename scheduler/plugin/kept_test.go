@@ -5,19 +5,26 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/promise"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
-// named is an activator with the name of a profile.
-type named struct{ activator }
+// named is an activator with the name of a profile, and with pods that are nominated to each node.
+type named struct {
+	activator
+	nominated []fwk.PodInfo
+}
 
 func (*named) ProfileName() string { return v1.DefaultSchedulerName }
+
+func (n *named) NominatedPodsForNode(string) []fwk.PodInfo { return n.nominated }
 
 // newKeeping returns a plugin that keeps device gpu on node n for the only pod of request ml/r.
 func newKeeping(t *testing.T) (*Plugin, *named) {
@@ -25,7 +32,7 @@ func newKeeping(t *testing.T) (*Plugin, *named) {
 	p, h := newPlugin(t, refuse), &named{}
 	p.handle, p.any, p.alone = h, h, false
 	p.newQueue()
-	p.promises = promise.NewKeeper(p.Book, p.mayPromise, p.roomFreed, p.holdReleased)
+	p.promises = p.newKeeper()
 	p.promises.Open()
 	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 	x := promise.Place{Node: "n", Pod: promise.Pod{Pod: &place.Pod{}, Claims: "gpu", Claimed: true},
@@ -77,5 +84,33 @@ func TestPodsThatFoundDevicesKept(t *testing.T) {
 		if p.promises.Came("own"); len(h.pods) == 0 {
 			t.Errorf("late %v: the pod is not tried again", late)
 		}
+	}
+}
+
+// After a restart, devices are kept again for a place, also while a pod is nominated to the node that waits for others
+// to end there, so that the node has no room for new places.
+func TestPlacesGetTheirDevicesAgain(t *testing.T) {
+	waits := cpus("waits", 30)
+	p := newPlugin(t, refuse)
+	p.any = &named{nominated: []fwk.PodInfo{podInfo(t, waits)}}
+	p.promises = p.newKeeper()
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{
+		Allocatable: podOf("", "cpu=32 memory=64Gi").Spec.Containers[0].Resources.Requests}})
+	r, status := translate(cpus("kept", 4))
+	if status != nil {
+		t.Fatal(status.Message())
+	}
+	x := promise.Place{Node: "n", Pod: promise.Pod{Pod: r.pod, Demand: r.demand, Claims: "gpu", Claimed: true}}
+	if err := p.promises.Restore(promise.Request{Name: "ml/r"}, []promise.Place{x}); err != nil {
+		t.Fatal(err)
+	}
+	list := p.promises.On("n")
+	if list[0].IDs = []claims.ID{{Name: "gpu"}}; !p.promises.Assign("n", list) {
+		t.Error("the place gets no devices")
+	}
+	full, err := p.promises.Keep(promise.Request{Name: "ml/new"}, []promise.Place{x})
+	if err != nil || !slices.Equal(full, []string{"n"}) {
+		t.Errorf("a new place is kept beside the nominated pod: full are %v (%v)", full, err)
 	}
 }

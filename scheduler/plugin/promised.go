@@ -237,6 +237,18 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 	return out
 }
 
+// newKeeper returns a keeper of room on the nodes of the ledger.
+func (s *Shared) newKeeper() *promise.Keeper {
+	k := promise.NewKeeper(s.Book, s.mayPromise, s.roomFreed, s.holdReleased)
+	k.Rejudge(s.mayKeep)
+	return k
+}
+
+// mayKeep is mayPromise for places that are kept already. It is a promise.Judge.
+func (s *Shared) mayKeep(node string, list []state.Promised, sum whatif.Amounts) bool {
+	return s.hasRoomFor(node, list, sum, false)
+}
+
 // mayPromise reports whether a node has room for the promised pods of a list on its NUMA nodes, and the plain amounts
 // in sum, besides what is bound there, on the way, or nominated to the node. It is a promise.Judge.
 func (s *Shared) mayPromise(node string, list []state.Promised, sum whatif.Amounts) bool {

@@ -116,7 +116,7 @@ func NewShared(logger klog.Logger, o Options) *Shared {
 	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.memberRefused,
 		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: s.leads})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
-	s.promises = promise.NewKeeper(s.Book, s.mayPromise, s.roomFreed, s.holdReleased)
+	s.promises = s.newKeeper()
 	return s
 }
 

@@ -160,7 +160,7 @@ func (k *Keeper) Claimed() (out []string) {
 
 // Assign keeps other devices for the places on a node. list is what On has returned, with other devices. It returns
 // false, and changes nothing, if the places are not the same any more, the node has no room for them so, or some of the
-// devices are not free. Until it returns, the devices before and the others are both hidden.
+// devices are not free; see Rejudge. Until it returns, the devices before and the others are both hidden.
 func (k *Keeper) Assign(node string, list []Kept) bool {
 	assigned, shown := k.assign(node, list)
 	if shown {
@@ -195,7 +195,7 @@ func (k *Keeper) assign(node string, list []Kept) (assigned, shown bool) {
 	k.owners = maps.Clone(owners)
 	k.own(now...)
 	all := len(k.owners)
-	if k.free(node, now) && k.judge(node, promised(now), k.sum(now, "")) {
+	if k.free(node, now) && k.rejudge(node, promised(now), k.sum(now, "")) {
 		k.publish()
 		assigned, shown = k.free(node, now), true // a claim may have got one meanwhile
 	}

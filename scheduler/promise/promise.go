@@ -84,6 +84,8 @@ type Judge func(node string, list []state.Promised, sum whatif.Amounts) bool
 type Keeper struct {
 	book  Book
 	judge Judge
+	// rejudge is the judge of places that are kept already.
+	rejudge Judge
 	// freed is called for every node where less is kept than before, and released for an owner whose pods are not held
 	// back any more.
 	freed, released func(name string)
@@ -129,9 +131,14 @@ func insert(list []*kept, p *kept) []*kept {
 
 // NewKeeper returns a keeper without places.
 func NewKeeper(book Book, judge Judge, freed, released func(name string)) *Keeper {
-	return &Keeper{book: book, judge: judge, freed: freed, released: released, requests: map[string][]*kept{},
-		on: map[string][]*kept{}, used: map[string]*kept{}, owned: map[string][]Request{}, owners: map[claims.ID]*kept{}}
+	return &Keeper{book: book, judge: judge, rejudge: judge, freed: freed, released: released,
+		requests: map[string][]*kept{}, on: map[string][]*kept{}, used: map[string]*kept{},
+		owned: map[string][]Request{}, owners: map[claims.ID]*kept{}}
 }
+
+// Rejudge sets the judge of places that are kept already, and get other devices. It may ask for less than the judge of
+// new places, which judges these, too, unless Rejudge is called. It must be called before places are kept.
+func (k *Keeper) Rejudge(judge Judge) { k.rejudge = judge }
 
 // Open records that requests may be answered: from now on, places may be kept at any time.
 func (k *Keeper) Open() { k.open.Store(true) }
