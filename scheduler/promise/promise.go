@@ -7,7 +7,7 @@
 //
 // Invariant: what is kept has been judged by the ledger and the amounts of the node after it was kept, so no place is
 // promised twice, whatever is reserved meanwhile. The keeper is bounded by [MaxPods]. It decides neither which request
-// gets room nor how long: package capacity does. It keeps no host ports, volumes and claims of devices.
+// gets room nor how long: package capacity does. It keeps no host ports and volumes.
 package promise
 
 import (
