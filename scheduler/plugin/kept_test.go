@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
@@ -47,9 +46,8 @@ func newKeeping(t *testing.T) (*Plugin, *named) {
 func TestPodsWithoutTheirDevicesAreTriedAgain(t *testing.T) {
 	p, h := newKeeping(t)
 	for _, pod := range []*v1.Pod{cpus("aligned", 4), podOf("plain", "cpu=1500m")} {
-		if cs := framework.NewCycleState(); pod.Name == "aligned" {
-			cs = cycle(t, p, pod).(*framework.CycleState)
-			if s := p.Reserve(t.Context(), cs, pod, "n"); !s.IsSuccess() {
+		if pod.Name == "aligned" {
+			if s := p.Reserve(t.Context(), cycle(t, p, pod), pod, "n"); !s.IsSuccess() {
 				t.Fatal(s.Message())
 			}
 		}
