@@ -96,8 +96,8 @@ type Controller struct {
 	known map[string]*request
 	begun time.Time // when the first round was
 	next  string    // the request at which the next round begins; "" is the first
-	// revoked is when revoke looked last, and broken has when a node was first seen not to keep what it
-	// has promised.
+	// revoked is when revoke looked last, and broken has when a node was first seen not to keep what it has promised, or
+	// a request to have lost devices.
 	revoked time.Time
 	broken  map[string]time.Time
 	repairs repairs
@@ -365,36 +365,40 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 // that there is room.
 const grace = 30 * time.Second
 
-// revoke ends the bookings that have places on nodes that lost the room. It does not set CapacityRevoked, for which
-// Kueue stops a job for good, also one that runs.
+// revoke ends the bookings that have places on nodes that lost the room, or whose devices are lost. It does not set
+// CapacityRevoked, for which Kueue stops a job for good, also one that runs.
 func (c *Controller) revoke(ctx context.Context, list []*request) {
 	now := c.now()
 	if now.Sub(c.revoked) < tick {
 		return
 	}
 	c.revoked = now
-	places, lost := c.keeper.Places(), map[string]string{}
-	maps.DeleteFunc(c.broken, func(node string, _ time.Time) bool { return places[node] == nil })
+	before, places, ends := c.broken, c.keeper.Places(), map[string]string{}
+	c.broken = map[string]time.Time{}
+	long := func(what string) bool {
+		since, known := before[what]
+		if !known {
+			since = now
+		}
+		c.broken[what] = since
+		return now.Sub(since) >= grace
+	}
 	for _, node := range slices.Sorted(maps.Keys(places)) {
-		if !c.cluster.Broken(node) && !c.repairs.lost[node] {
-			delete(c.broken, node)
-			continue
+		if c.cluster.Broken(node) && long(node) {
+			for _, request := range places[node] {
+				ends[request] = node + " has no room for all pods that it was kept for: it is gone, pods of other schedulers " +
+					"took the room, or pods have ended and the rest gets other CPUs than before"
+			}
 		}
-		if c.broken[node].IsZero() {
-			c.broken[node] = now
-		}
-		if now.Sub(c.broken[node]) < grace {
-			continue
-		}
-		for _, request := range places[node] {
-			lost[request] = node
+	}
+	for request, why := range c.repairs.lost {
+		if long("request "+request) && ends[request] == "" {
+			ends[request] = why
 		}
 	}
 	for _, r := range list {
-		if node, is := lost[r.name]; is {
-			c.finish(ctx, r, "RoomLost", "node "+node+" has no room for all pods that it was kept for: it is gone, pods of "+
-				"other schedulers took the room or its devices, devices are gone, or pods have ended and the rest gets other CPUs "+
-				"than before")
+		if why, is := ends[r.name]; is {
+			c.finish(ctx, r, "RoomLost", "node "+why)
 		}
 	}
 }

@@ -154,7 +154,8 @@ func unkept(spec *resourcev1.ResourceClaimSpec) string {
 
 // repairs is what is known of the devices of places that are kept. Rounds alone use it.
 type repairs struct {
-	lost  map[string]bool  // nodes where some of these devices are not there, or not near
+	// lost has the requests whose devices are not there and not replaced, each with a text that begins with a node.
+	lost  map[string]string
 	tried map[string]int64 // when other devices were looked for last, by node, in nanoseconds of Unix time
 }
 
@@ -172,13 +173,12 @@ func (c *Controller) repair(ctx context.Context) bool {
 		return false
 	}
 	before, now, all := c.repairs, c.now(), true
-	c.repairs = repairs{map[string]bool{}, map[string]int64{}}
+	c.repairs = repairs{map[string]string{}, map[string]int64{}}
 	for _, node := range nodes {
 		list := c.keeper.On(node)
-		none := func(x promise.Kept) bool { return x.Claimed && x.IDs == nil }
-		lost := func(x promise.Kept) bool { return look.Lost(x.IDs) }
-		bare := slices.ContainsFunc(list, none)
-		if !bare && !slices.ContainsFunc(list, lost) && !c.cluster.Broken(node) {
+		lost := lostOn(look, list)
+		bare := slices.ContainsFunc(list, withoutDevices)
+		if len(lost) == 0 && !c.cluster.Broken(node) {
 			continue
 		}
 		c.repairs.tried[node] = before.tried[node]
@@ -188,10 +188,33 @@ func (c *Controller) repair(ctx context.Context) bool {
 				continue
 			}
 		}
-		c.repairs.lost[node] = true
+		for request, why := range lost {
+			c.repairs.lost[request] = node + " has no room for all pods that it was kept for: " + why
+		}
 		all = all && !bare
 	}
 	return all
+}
+
+// withoutDevices reports whether devices have to be kept for a place, and none are.
+func withoutDevices(x promise.Kept) bool { return x.Claimed && x.IDs == nil }
+
+// lostOn returns, for each request with places whose devices are not there, why.
+func lostOn(look Look, list []promise.Kept) map[string]string {
+	out := map[string]string{}
+	for _, x := range list {
+		if withoutDevices(x) && out[x.Request] == "" {
+			out[x.Request] = "its devices could not be kept again, and no others are free"
+		}
+		for _, id := range x.IDs {
+			if look.Lost([]claims.ID{id}) {
+				out[x.Request] = "device " + printable.Clip(id.String(), 300) + " is gone, or another scheduler has allocated " +
+					"it, and no other one is free"
+				break
+			}
+		}
+	}
+	return out
 }
 
 // reassign looks for other devices for the places on a node, and keeps these.

@@ -1,0 +1,182 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/claims"
+	"github.com/tenon-numa/tenon/core/idset"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/scheduler/promise"
+)
+
+// gpu is a device of a node.
+type gpu struct {
+	id   claims.ID
+	numa int
+}
+
+// gpus are devices as a driver publishes them, and templates for claims of them. A claim gets the first free ones, and
+// only near ones if the pod demands that. Package steer's tests have kube-scheduler's allocator instead.
+type gpus struct {
+	*world
+	all       []gpu
+	templates map[string]*resourcev1.ResourceClaimTemplate
+	read      int           // how often templates were read
+	allocated int           // how often devices were allocated
+	slow      string        // pods with this name take the time of all their Allocate calls
+	takes     time.Duration // how long that is
+}
+
+func newGPUs(t *testing.T, nodes int, numas ...int) *gpus {
+	t.Helper()
+	g := &gpus{world: newWorld(t, nodes, 8), templates: map[string]*resourcev1.ResourceClaimTemplate{}}
+	for _, n := range g.nodes {
+		for i, numa := range numas {
+			g.all = append(g.all, gpu{claims.ID{Driver: "gpu.example.com", Pool: n.Name, Name: fmt.Sprint("gpu-", i)}, numa})
+		}
+	}
+	g.restart()
+	return g
+}
+
+func (g *gpus) restart() {
+	g.start()
+	g.WithClaims(g)
+}
+
+// asks stores a request for equal pods with a claim for some devices.
+func (g *gpus) asks(name string, count, cpus int, devices int64, annotations map[string]string) {
+	g.ask(name, count, cpus)
+	template := fmt.Sprint("gpus-", devices)
+	t := &resourcev1.ResourceClaimTemplate{}
+	t.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: devices}}}
+	g.templates[template] = t
+	at := &g.stored.templates[name].Template
+	at.Annotations = annotations
+	at.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpus", ResourceClaimTemplateName: &template}}
+}
+
+// look lets some time pass, and looks at the requests.
+func (g *gpus) look(t *testing.T, after time.Duration) {
+	g.time = g.time.Add(after)
+	g.round(t.Context())
+}
+
+// keptFor returns the names of the devices that are kept for a request on a node.
+func (g *gpus) keptFor(name, node string) (out []string) {
+	for _, x := range g.keeper.On(node) {
+		if x.Request == "ml/"+name {
+			for _, id := range x.IDs {
+				out = append(out, id.Name)
+			}
+		}
+	}
+	return out
+}
+
+// Look, Serves, Template and Node implement Claims.
+func (g *gpus) Look() (Look, error)          { return g, nil }
+func (g *gpus) Serves(*v1.Pod) (bool, error) { return false, nil }
+func (g *gpus) Node(name string) *state.Node { return g.book.Snapshot().Node(name) }
+
+func (g *gpus) Template(_ context.Context, _, name string) (*resourcev1.ResourceClaimTemplate, error) {
+	g.read++
+	if t := g.templates[name]; t != nil {
+		return t, nil
+	}
+	return nil, apierrors.NewNotFound(resourcev1.Resource("resourceclaimtemplates"), name)
+}
+
+// Publishes, Mark, Lost and Allocate implement Look.
+func (g *gpus) Publishes(string) bool { return true }
+
+func (g *gpus) Mark(node string, kept func(claims.ID) bool) (mark uint64) {
+	for _, x := range g.all {
+		mark *= 2
+		if x.id.Pool == node && !kept(x.id) {
+			mark++
+		}
+	}
+	return mark
+}
+
+func (g *gpus) Lost(devices []claims.ID) bool {
+	return slices.ContainsFunc(devices, func(id claims.ID) bool {
+		return !slices.ContainsFunc(g.all, func(x gpu) bool { return x.id == id })
+	})
+}
+
+func (g *gpus) Allocate(ctx context.Context, p *Claiming, n *state.Node, holdings []place.Holding,
+	kept func(claims.ID) bool) (out promise.Devices, why string) {
+	g.allocated++
+	if g.slow != "" && p.Pod.Name == g.slow {
+		g.time = g.time.Add(g.takes)
+	}
+	if ctx.Err() != nil {
+		return out, ctx.Err().Error()
+	}
+	on, near := place.Exclusive(n.Machine, holdings), pod.NearDevices(p.Pod).Any()
+	out.IDs = []claims.ID{}
+	for _, c := range p.Claims {
+		want := len(out.IDs) + int(c.Spec.Devices.Requests[0].Exactly.Count)
+		for _, x := range g.all {
+			there := slices.ContainsFunc(n.Machine.IDs(on), func(id idset.NUMA) bool { return int(id) == x.numa })
+			if len(out.IDs) < want && x.id.Pool == n.Name && !kept(x.id) && !slices.Contains(out.IDs, x.id) && (there || !near) {
+				out.IDs = append(out.IDs, x.id)
+			}
+		}
+		if len(out.IDs) < want {
+			return promise.Devices{}, "no device is free"
+		}
+	}
+	if near {
+		out.On = on
+	}
+	return out, ""
+}
+
+// nearGPUs demands the devices of the claim near the pod's CPUs.
+func nearGPUs() map[string]string { return map[string]string{pod.AlignAnnotation: "claim:gpus"} }
+
+// Where a device is gone and no other one is free, only the bookings end that had it.
+func TestALostDeviceEndsOnlyItsBooking(t *testing.T) {
+	g := newGPUs(t, 1, 0, 0, 0)
+	g.asks("others", 1, 2, 1, nil)
+	g.look(t, time.Second)
+	g.asks("has-it", 1, 2, 2, nil)
+	g.look(t, time.Second)
+	g.ask("cpus", 1, 2)
+	for range 3 {
+		g.look(t, time.Second)
+	}
+	for _, name := range []string{"others", "has-it", "cpus"} {
+		g.wants(t, name, provisioning.Provisioned, "True")
+	}
+	lost := g.keptFor("has-it", "n0000")[1]
+	g.all = slices.DeleteFunc(g.all, func(x gpu) bool { return x.id.Name == lost })
+	for range 10 {
+		g.look(t, tick)
+	}
+	g.wants(t, "has-it", provisioning.BookingExpired, "True")
+	if got := g.said("has-it", provisioning.BookingExpired); !strings.Contains(got, "n0000/"+lost) {
+		t.Errorf("the end of the booking does not name device %s: %s", lost, got)
+	}
+	for _, name := range []string{"others", "cpus"} {
+		if got := g.said(name, provisioning.BookingExpired); got != "" {
+			t.Errorf("request %s had not the device, and its booking ended: %s", name, got)
+		}
+	}
+}
