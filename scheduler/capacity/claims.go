@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -66,17 +67,18 @@ var errOff = errors.New("dynamic resource allocation (DRA) is off in this schedu
 // maxClaims bounds the claims of a pod.
 const maxClaims = 32
 
-// ClaimsOf returns a text that is equal for pods whose claims and extended resources are alike; "" for pods without.
-// needs are the plain amounts of the pod.
-func ClaimsOf(pod *v1.Pod, needs whatif.Amounts) string {
+// ClaimsOf returns a text that is equal for pods whose claims and extended resources are alike, and which demand the
+// same devices near their CPUs in the same profile; "" for pods without claims and such resources. needs are the plain
+// amounts of the pod.
+func ClaimsOf(p *v1.Pod, needs whatif.Amounts) string {
 	var parts []string
-	for i := range pod.Spec.ResourceClaims {
-		c := &pod.Spec.ResourceClaims[i]
+	for i := range p.Spec.ResourceClaims {
+		c := &p.Spec.ResourceClaims[i]
 		switch {
 		case c.ResourceClaimTemplateName != nil:
-			parts = append(parts, "template "+*c.ResourceClaimTemplateName)
+			parts = append(parts, c.Name+" of template "+*c.ResourceClaimTemplateName)
 		case c.ResourceClaimName != nil:
-			parts = append(parts, "claim "+*c.ResourceClaimName)
+			parts = append(parts, c.Name+" is claim "+*c.ResourceClaimName)
 		}
 	}
 	for name, n := range needs {
@@ -87,8 +89,18 @@ func ClaimsOf(pod *v1.Pod, needs whatif.Amounts) string {
 	if len(parts) == 0 {
 		return ""
 	}
+	near := pod.NearDevices(p)
+	for _, x := range near.Drivers {
+		parts = append(parts, "near driver "+x)
+	}
+	for _, x := range near.Classes {
+		parts = append(parts, "near class "+x)
+	}
+	for _, x := range near.Requests {
+		parts = append(parts, "near "+x.String())
+	}
 	slices.Sort(parts)
-	return pod.Namespace + ": " + strings.Join(parts, ", ")
+	return p.Namespace + " " + p.Spec.SchedulerName + ": " + strings.Join(parts, ", ")
 }
 
 // claiming reads the claims of a pod. The result is nil for a pod without.

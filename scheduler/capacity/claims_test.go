@@ -180,3 +180,39 @@ func TestALostDeviceEndsOnlyItsBooking(t *testing.T) {
 		}
 	}
 }
+
+// Pods exchange devices only if TenonClaims treats them alike: with the same demands, in the same profile.
+func TestClaimsOfTellsPodsApart(t *testing.T) {
+	claimsOf := func(change func(p *v1.Pod)) string {
+		p := &v1.Pod{}
+		p.Namespace, p.Spec.SchedulerName = "ml", "tenon-scheduler"
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("t")},
+			{Name: "nic", ResourceClaimTemplateName: new("u")}}
+		change(p)
+		return ClaimsOf(p, nil)
+	}
+	demands := func(value string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Annotations = map[string]string{pod.AlignAnnotation: value} }
+	}
+	plain := claimsOf(func(*v1.Pod) {})
+	for name, other := range map[string]func(*v1.Pod){
+		"a demanded claim":  demands("claim:gpu"),
+		"a demanded driver": demands("driver:gpu.example.com"),
+		"a demanded class":  demands("class:gpu"),
+		"another profile":   func(p *v1.Pod) { p.Spec.SchedulerName = "near" },
+		"another namespace": func(p *v1.Pod) { p.Namespace = "other" },
+		"templates of the other claims": func(p *v1.Pod) {
+			p.Spec.ResourceClaims[0].Name, p.Spec.ResourceClaims[1].Name = "nic", "gpu"
+		},
+	} {
+		if claimsOf(other) == plain {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+	if a, b := claimsOf(demands("claim:gpu,class:gpu")), claimsOf(demands("class:gpu,cpu,claim:gpu")); a != b {
+		t.Errorf("the order of demands makes a difference: %q, %q", a, b)
+	}
+	if got := claimsOf(func(p *v1.Pod) { p.Spec.ResourceClaims = nil }); got != "" {
+		t.Errorf("a pod without claims has %q", got)
+	}
+}

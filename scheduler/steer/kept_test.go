@@ -183,6 +183,7 @@ func (g *gpuRun) pod(request string, size, devices int) (*gpuPod, promise.Coming
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID(name)}}
 	amounts := v1.ResourceList{"cpu": *resource.NewQuantity(int64(size), resource.DecimalSI),
 		"memory": resource.MustParse("1Gi")}
+	p.Spec.SchedulerName = "tenon-scheduler"
 	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: amounts, Requests: amounts}}}
 	template := fmt.Sprint("gpus-", devices)
 	if devices > 0 {
