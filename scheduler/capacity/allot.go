@@ -341,7 +341,7 @@ func (d *deciding) served(ctx context.Context, s *set) error {
 	if s.claiming != nil || len(d.stage.Allocated(s.pod)) == 0 {
 		return nil
 	}
-	x, err := d.claiming(ctx, s.pod)
+	x, err := d.claiming(ctx, s.pod, &claimSpecs{})
 	if err == nil && x == nil {
 		err = invalid{errOff}
 	}

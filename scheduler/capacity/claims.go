@@ -104,7 +104,7 @@ func ClaimsOf(p *v1.Pod, needs whatif.Amounts) string {
 }
 
 // claiming reads the claims of a pod. The result is nil for a pod without.
-func (c *Controller) claiming(ctx context.Context, p *v1.Pod) (*Claiming, error) {
+func (c *Controller) claiming(ctx context.Context, p *v1.Pod, specs *claimSpecs) (*Claiming, error) {
 	serves, err := false, errOff
 	if c.claims != nil {
 		serves, err = c.claims.Serves(p)
@@ -126,27 +126,91 @@ func (c *Controller) claiming(ctx context.Context, p *v1.Pod) (*Claiming, error)
 				"name a template (resourceClaimTemplateName), or leave the admission check out for such jobs",
 				printable.Clip(x.Name, 100))}
 		}
-		name := *x.ResourceClaimTemplateName
 		began := c.now()
-		t, err := c.claims.Template(ctx, p.Namespace, name)
+		spec, err := specs.get(ctx, c.claims, p.Namespace, *x.ResourceClaimTemplateName)
 		c.waited += c.now().Sub(began)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, noTemplate{fmt.Errorf("there is no ResourceClaimTemplate %s", printable.Clip(name, 100))}
-		case err != nil:
-			return nil, fmt.Errorf("read ResourceClaimTemplate %s: %w", printable.Clip(name, 100), err)
-		}
-		if why := unkept(&t.Spec.Spec); why != "" {
-			return nil, invalid{fmt.Errorf("ResourceClaimTemplate %s asks for %s, for which no room can be kept: leave the "+
-				"admission check out for such jobs", printable.Clip(name, 100), why)}
+		if err != nil {
+			return nil, err
 		}
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace,
 			Name: fmt.Sprintf("kept-%d", i), UID: types.UID(fmt.Sprintf("%s %d", out.Pod.UID, i)),
-			Labels: t.Spec.Labels, Annotations: t.Spec.Annotations}, Spec: *t.Spec.Spec.DeepCopy()}
+			Labels: spec.Labels, Annotations: spec.Annotations}, Spec: spec.Spec}
 		x.ResourceClaimTemplateName, x.ResourceClaimName = nil, &claim.Name
 		out.Claims = append(out.Claims, claim)
 	}
 	return out, nil
+}
+
+// Bounds of the ResourceClaimTemplates of a request: how many it may name, and their bytes, which are kept while it is
+// open.
+const (
+	maxTemplates     = 64
+	maxTemplateBytes = 512 << 10
+)
+
+// claimSpecs has the ResourceClaimTemplates of a request. Each is read once, and the claims of all pods share it, so
+// nothing may change it. The zero value has none.
+type claimSpecs struct {
+	of    map[string]claimSpec
+	bytes int
+}
+
+// claimSpec is what a template has, or why it cannot be used.
+type claimSpec struct {
+	spec *resourcev1.ResourceClaimTemplateSpec
+	err  error
+}
+
+// get returns what a template has. It reads no more templates once the bounds are exceeded.
+func (s *claimSpecs) get(ctx context.Context, from Claims,
+	namespace, name string) (*resourcev1.ResourceClaimTemplateSpec, error) {
+	if x, known := s.of[name]; known {
+		return x.spec, x.err
+	}
+	if len(s.of) >= maxTemplates {
+		return nil, invalid{fmt.Errorf("the pods name more than %d ResourceClaimTemplates", maxTemplates)}
+	}
+	if s.of == nil {
+		s.of = map[string]claimSpec{}
+	}
+	var x claimSpec
+	if x.err = s.full(); x.err == nil {
+		if x.spec, x.err = readSpec(ctx, from, namespace, name); x.err == nil {
+			s.bytes += x.spec.Size()
+			x.err = s.full()
+		}
+	}
+	if x.err != nil {
+		x.spec = nil
+	}
+	s.of[name] = x
+	return x.spec, x.err
+}
+
+// full returns an error if the templates have too many bytes.
+func (s *claimSpecs) full() error {
+	if s.bytes > maxTemplateBytes {
+		return invalid{fmt.Errorf("the ResourceClaimTemplates of the pods have more than %d bytes", maxTemplateBytes)}
+	}
+	return nil
+}
+
+// readSpec reads a template from the API server.
+func readSpec(ctx context.Context, from Claims,
+	namespace, name string) (*resourcev1.ResourceClaimTemplateSpec, error) {
+	t, err := from.Template(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, noTemplate{fmt.Errorf("there is no ResourceClaimTemplate %s", printable.Clip(name, 100))}
+	case err != nil:
+		return nil, fmt.Errorf("read ResourceClaimTemplate %s: %w", printable.Clip(name, 100), err)
+	}
+	if why := unkept(&t.Spec.Spec); why != "" {
+		return nil, invalid{fmt.Errorf("ResourceClaimTemplate %s asks for %s, for which no room can be kept: leave the "+
+			"admission check out for such jobs", printable.Clip(name, 100), why)}
+	}
+	spec := t.Spec // without the rest of the object
+	return &spec, nil
 }
 
 // unkept returns what a claim asks for that cannot be kept, or "".

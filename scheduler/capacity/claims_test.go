@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ type gpus struct {
 	*world
 	all       []gpu
 	templates map[string]*resourcev1.ResourceClaimTemplate
-	read      int           // how often templates were read
+	read      atomic.Int32  // how often templates were read
 	allocated int           // how often devices were allocated
 	slow      string        // pods with this name take the time of all their Allocate calls
 	takes     time.Duration // how long that is
@@ -93,7 +94,7 @@ func (g *gpus) Serves(*v1.Pod) (bool, error) { return false, nil }
 func (g *gpus) Node(name string) *state.Node { return g.book.Snapshot().Node(name) }
 
 func (g *gpus) Template(_ context.Context, _, name string) (*resourcev1.ResourceClaimTemplate, error) {
-	g.read++
+	g.read.Add(1)
 	if t := g.templates[name]; t != nil {
 		return t, nil
 	}
@@ -215,4 +216,50 @@ func TestClaimsOfTellsPodsApart(t *testing.T) {
 	if got := claimsOf(func(p *v1.Pod) { p.Spec.ResourceClaims = nil }); got != "" {
 		t.Errorf("a pod without claims has %q", got)
 	}
+}
+
+// A template is read once for a request, however often its pods name it. Requests with too many of them fail.
+func TestTemplatesAreReadOnce(t *testing.T) {
+	g := newGPUs(t, 1, 0, 1)
+	names := func(request string, of func(i int) string) {
+		g.asks(request, 1, 1, 0, nil)
+		at := &g.stored.templates[request].Template.Spec
+		at.ResourceClaims = nil
+		for i := range maxClaims {
+			at.ResourceClaims = append(at.ResourceClaims, v1.PodResourceClaim{Name: fmt.Sprint("c", i),
+				ResourceClaimTemplateName: new(of(i))})
+		}
+	}
+	add := func(request, more string) {
+		a, _, _ := g.objects.GetByKey("ml/" + request)
+		b, _, _ := g.objects.GetByKey("ml/" + more)
+		_ = g.objects.Delete(b)
+		to, _ := a.(*provisioning.Request)
+		from, _ := b.(*provisioning.Request)
+		to.Spec.PodSets = append(to.Spec.PodSets, from.Spec.PodSets...)
+	}
+	names("same", func(int) string { return "gpus-0" })
+	names("same-2", func(int) string { return "gpus-0" })
+	add("same", "same-2")
+	g.look(t, time.Second)
+	g.wants(t, "same", provisioning.Provisioned, "True")
+	if n := g.read.Load(); n != 1 {
+		t.Errorf("one template of a request was read %d times", n)
+	}
+	for i := range 3 * maxClaims {
+		g.templates[fmt.Sprint("t", i)] = g.templates["gpus-0"]
+	}
+	large := g.templates["gpus-0"].DeepCopy()
+	large.Spec.Annotations = map[string]string{"text": strings.Repeat("x", maxTemplateBytes)}
+	g.templates["large"] = large
+	names("many", func(i int) string { return fmt.Sprint("t", i) })
+	for k := 1; k < 3; k++ {
+		more := fmt.Sprint("more", k)
+		names(more, func(i int) string { return fmt.Sprint("t", k*maxClaims+i) })
+		add("many", more)
+	}
+	names("large", func(int) string { return "large" })
+	g.look(t, time.Second)
+	g.wants(t, "many", provisioning.Failed, "True: the pods name more than 64 ResourceClaimTemplates")
+	g.wants(t, "large", provisioning.Failed, "True: the ResourceClaimTemplates of the pods have more than 524288 bytes")
 }

@@ -44,8 +44,9 @@ type request struct {
 	// again is when the templates are read again, wait after the last time.
 	again time.Time
 	wait  time.Duration
-	// fetched has templates that were fetched ahead, by name.
+	// fetched has PodTemplates that were fetched ahead, by name, and specs the ResourceClaimTemplates that they name.
 	fetched map[string]fetched
+	specs   claimSpecs
 	// sets are the pods, once the templates were read.
 	sets []set
 	// said is when the last message was written.
@@ -118,6 +119,8 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	if _, err := r.object.Booking(); err != nil {
 		return invalid{err}
 	}
+	specs := r.specs
+	r.specs = claimSpecs{}
 	pods := 0
 	for _, s := range r.object.Spec.PodSets {
 		if pods += int(s.Count); s.Count < 1 || pods > provisioning.MaxPods {
@@ -141,7 +144,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 			foreign++
 			continue
 		}
-		claiming, err := c.claiming(ctx, p)
+		claiming, err := c.claiming(ctx, p, &specs)
 		if err != nil {
 			return err
 		}
@@ -206,11 +209,7 @@ func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
 	for range min(atOnce, len(queue)) {
 		all.Go(func() {
 			for r := range queue {
-				r.fetched = map[string]fetched{}
-				for _, s := range r.object.Spec.PodSets[:min(len(r.object.Spec.PodSets), atOnce)] {
-					t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
-					r.fetched[s.PodTemplateRef.Name] = fetched{t, err}
-				}
+				c.fetchFor(ctx, r)
 			}
 		})
 	}
@@ -218,6 +217,23 @@ func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
 	took := c.now().Sub(began)
 	c.waited += took
 	return took
+}
+
+// fetchFor fetches templates of a request.
+func (c *Controller) fetchFor(ctx context.Context, r *request) {
+	r.fetched, r.specs = map[string]fetched{}, claimSpecs{}
+	for _, s := range r.object.Spec.PodSets[:min(len(r.object.Spec.PodSets), atOnce)] {
+		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
+		if r.fetched[s.PodTemplateRef.Name] = (fetched{t, err}); err != nil || c.claims == nil {
+			continue
+		}
+		list := t.Template.Spec.ResourceClaims
+		for _, x := range list[:min(len(list), maxClaims)] {
+			if x.ResourceClaimTemplateName != nil { // an error is returned again when the claims are read
+				_, _ = r.specs.get(ctx, c.claims, r.object.Namespace, *x.ResourceClaimTemplateName)
+			}
+		}
+	}
 }
 
 // judged returns a pod as it is judged.
