@@ -33,10 +33,22 @@ const (
 	maxCounts = 50_000
 	// countsLast is how long counts are kept, since classes of devices may change.
 	countsLast = time.Minute
+	// allotFor bounds how long devices are allocated to count, and then for the places, in one search for one request.
+	// Each place that it asks for adds placeFor. slowFor is how long a node counts as having no devices for pods whose
+	// allocation there took most of that time.
+	allotFor = time.Second
+	placeFor = time.Millisecond
+	slowFor  = 10 * time.Minute
 )
 
 // errDevices is about devices that a request does not get now.
 var errDevices = errors.New("no devices")
+
+// errUncounted is about a request for which this look may not count more.
+var errUncounted = fmt.Errorf("%w: the devices of some nodes are not counted yet", errDevices)
+
+// errSlow is about devices that take too long to allocate.
+var errSlow = fmt.Errorf("%w: to allocate devices for its claims takes too long", errDevices)
 
 // errBlind is about a node that got a pod although it is not known whether its kubelet would take it.
 var errBlind = errors.New("nothing is known of the NUMA nodes of node")
@@ -56,7 +68,31 @@ type counted struct {
 	kept  int // places
 	most  int // the pods that were tried
 	n     int
+	slow  time.Time // until when n is 0, because an allocation takes too long
 }
+
+// clock bounds the time of allocations that may be made in several parts.
+type clock struct {
+	now   func() time.Time
+	left  time.Duration
+	until time.Time
+	ctx   context.Context
+	end   func()
+}
+
+// start begins a part. stop has to end it.
+func (t *clock) start(ctx context.Context) {
+	t.until = t.now().Add(t.left)
+	t.ctx, t.end = context.WithTimeout(ctx, t.left)
+}
+
+func (t *clock) stop() {
+	t.end()
+	t.left = t.until.Sub(t.now())
+}
+
+// over reports whether the time is over.
+func (t *clock) over() bool { return t.ctx.Err() != nil || !t.now().Before(t.until) }
 
 // allotting is the search for devices for one request.
 type allotting struct {
@@ -67,6 +103,11 @@ type allotting struct {
 	// lower has how many of a set really got devices on a node, beside other pods of the request, where that is fewer.
 	lower []map[string]int
 	left  bool // some nodes were not counted
+	cut   bool // some of them because this look may not allocate more, or because the time was over
+	// counting and giving bound the time of count and give, and slow and late report that pods on one node, or all places,
+	// took too much of it.
+	counting, giving clock
+	slow, late       bool
 }
 
 // claimed reports whether a set of the request needs devices.
@@ -91,7 +132,8 @@ func (d *deciding) allot(r *request) (*allotting, error) {
 	if d.counts.of == nil || len(d.counts.of) > maxCounts || d.now().Sub(d.counts.since) > countsLast {
 		d.counts = counts{since: d.now(), of: map[countKey]counted{}}
 	}
-	a := &allotting{deciding: d, r: r, look: d.look}
+	a := &allotting{deciding: d, r: r, look: d.look, counting: clock{now: d.now, left: allotFor},
+		giving: clock{now: d.now, left: allotFor + time.Duration(r.pods())*placeFor}}
 	for range r.sets {
 		a.lower = append(a.lower, map[string]int{})
 	}
@@ -105,7 +147,9 @@ func hides(hidden map[claims.ID]bool) func(claims.ID) bool {
 
 // count counts for each set how many of its pods get devices on nodes: on all of them, or on enough for the set.
 func (a *allotting) count(ctx context.Context, all bool) {
-	a.left, a.room = false, make([]map[string]int, len(a.r.sets))
+	a.counting.start(ctx)
+	defer a.counting.stop()
+	a.left, a.cut, a.room = false, false, make([]map[string]int, len(a.r.sets))
 	hidden := hides(a.keeper.Hidden())
 	for k := range a.r.sets {
 		s := &a.r.sets[k]
@@ -127,8 +171,8 @@ func (a *allotting) count(ctx context.Context, all bool) {
 					continue
 				}
 			}
-			c, known := a.countOn(ctx, s, &n, hidden)
-			if a.left = a.left || !known; known {
+			c, known := a.countOn(s, &n, hidden)
+			if a.left, a.cut = a.left || !known, a.cut || !known; known {
 				if lower, has := a.lower[k][n.Name]; has {
 					c = min(c, lower)
 				}
@@ -141,26 +185,36 @@ func (a *allotting) count(ctx context.Context, all bool) {
 
 // countOn returns how many pods of a set get devices on a node, beside what is kept there. known is false if this look
 // may not count any more.
-func (a *allotting) countOn(ctx context.Context, s *set, n *whatif.Node,
-	hidden func(claims.ID) bool) (c int, known bool) {
+func (a *allotting) countOn(s *set, n *whatif.Node, hidden func(claims.ID) bool) (c int, known bool) {
 	on := a.keeper.On(n.Name)
-	most := min(s.count, promise.MaxOnNode-len(on))
+	most := max(0, min(s.count, promise.MaxOnNode-len(on)))
 	key := countKey{n.Name, s.pod.Spec.SchedulerName + " " + s.text + s.Claims}
 	now := counted{mark: a.markOf(n.Name, hidden), state: n.State, kept: len(on), most: most}
-	if old, has := a.counts.of[key]; has && old.mark == now.mark && old.state == now.state && old.kept == now.kept &&
-		(old.most >= most || old.n < old.most) {
+	began, old := a.now(), a.counts.of[key]
+	switch {
+	case began.Before(old.slow):
+		return 0, true
+	case old.slow.IsZero() && old.mark == now.mark && old.state == now.state && old.kept == now.kept &&
+		(old.most >= most || old.n < old.most):
 		return min(old.n, most), true
-	}
-	if a.allocations >= maxAllocations {
+	case a.allocations >= maxAllocations || a.counting.over():
 		return 0, false
 	}
-	in, ok := a.beside(ctx, n.State, n.Name, on, hidden, map[claims.ID]bool{})
-	for ok && now.n < most {
+	in, ok := a.beside(a.counting.ctx, n.State, n.Name, on, hidden, map[claims.ID]bool{})
+	for ok && now.n < most && !a.counting.over() {
 		a.allocations++
 		if _, why := in.next(&s.Pod, s.claiming); why != "" {
 			break
 		}
 		now.n++
+	}
+	if a.counting.over() && now.n < most {
+		if a.now().Sub(began) < allotFor/2 {
+			return 0, false // the next look has more time for this node
+		}
+		if a.slow = true; now.n == 0 {
+			now.slow = a.now().Add(slowFor)
+		}
 	}
 	a.counts.of[key] = now
 	return now.n, true
@@ -239,8 +293,10 @@ func (a *allotting) without(p *whatif.Plan, rules whatif.Rules) *whatif.Plan {
 }
 
 // give allocates devices for the places that were found. Where pods of a set get none, it lowers how many of them the
-// node takes, and returns false.
+// node takes, and returns false. It also returns false when the time is over.
 func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
+	a.giving.start(ctx)
+	defer a.giving.stop()
 	in, given, failed := map[string]*sequence{}, map[string]map[int]int{}, false
 	mine, hidden := map[claims.ID]bool{}, hides(a.keeper.Hidden())
 	lower := func(node string, set int) {
@@ -251,7 +307,7 @@ func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
 		x := &places[i]
 		if given[x.Node] == nil {
 			given[x.Node] = map[int]int{}
-			in[x.Node], _ = a.beside(ctx, a.stateOf(x.Node), x.Node, a.keeper.On(x.Node), hidden, mine)
+			in[x.Node], _ = a.beside(a.giving.ctx, a.stateOf(x.Node), x.Node, a.keeper.On(x.Node), hidden, mine)
 		}
 		s, claiming := in[x.Node], a.r.sets[x.Set].claiming
 		if s == nil {
@@ -263,6 +319,9 @@ func (a *allotting) give(ctx context.Context, places []promise.Place) bool {
 		a.allocations++
 		devices, why := s.next(&x.Pod, claiming)
 		switch {
+		case a.giving.over():
+			a.late = true
+			return false
 		case why == "":
 			x.Devices = devices
 			given[x.Node][x.Set]++
@@ -290,7 +349,7 @@ func (r *request) lacksDevices(x place.Reason) bool {
 // fit. The plan that it returns has the places.
 func (d *deciding) together(ctx context.Context, r *request, p *whatif.Plan, rules whatif.Rules,
 	gang whatif.Gang) (out whatif.GangOutcome, with *whatif.Plan, places []promise.Place, err error) {
-	if !r.claimed() {
+	if r.slow = false; !r.claimed() {
 		if out, err = p.Together(gang, ctx.Err); err == nil && out.Fits {
 			places, err = r.placesAt(p, out)
 		}
@@ -300,6 +359,7 @@ func (d *deciding) together(ctx context.Context, r *request, p *whatif.Plan, rul
 	if err != nil {
 		return out, p, nil, fmt.Errorf("%w: %w", errDevices, err)
 	}
+	defer func() { r.slow = a.slow || a.late }()
 	all := false
 	a.count(ctx, all)
 	for range maxAllotted {
@@ -321,15 +381,17 @@ func (d *deciding) together(ctx context.Context, r *request, p *whatif.Plan, rul
 		if a.give(ctx, places) {
 			return out, a.without(with, rules), places, nil
 		}
-		if a.allocations > maxGiven {
+		if a.allocations > maxGiven || a.late {
 			break
 		}
 	}
-	if a.left && a.allocations >= maxAllocations {
+	switch {
+	case a.late, a.slow && a.cut:
+		return out, with, nil, errSlow
+	case a.cut:
 		d.Kick() // the next round goes on
-		return out, with, nil, fmt.Errorf("%w: the devices of some nodes are not counted yet", errDevices)
-	}
-	if out.Fits {
+		return out, with, nil, errUncounted
+	case out.Fits:
 		return out, with, nil, fmt.Errorf("%w: there are not enough for the claims of all pods together, or not near their "+
 			"CPUs and memory", errDevices)
 	}

@@ -262,6 +262,7 @@ func (d *deciding) answer(ctx context.Context, open []*request) {
 		case r.answer != nil: // its places are kept, and it is not known whether that was written
 			_ = d.reply(ctx, r) // the next round does it again if this fails
 		case !d.prepare(ctx, r):
+		case r.slow && d.now().Sub(r.tried) < patience*r.took: // it has its answer
 		case d.short(r), d.now().Sub(r.tried) < patience*r.took, !d.decide(ctx, r, false):
 			short = append(short, r)
 		}

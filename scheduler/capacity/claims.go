@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,6 +251,11 @@ func (c *Controller) repair(ctx context.Context) bool {
 	}
 	before, now, all := c.repairs, c.now(), true
 	c.repairs = repairs{map[string]string{}, map[string]int64{}}
+	limit := clock{now: c.now, left: allotFor}
+	limit.start(ctx)
+	defer limit.stop()
+	// Where the time is over, the next round goes on with the nodes that were looked at least recently.
+	slices.SortStableFunc(nodes, func(a, b string) int { return cmp.Compare(before.tried[a], before.tried[b]) })
 	for _, node := range nodes {
 		list := c.keeper.On(node)
 		lost := lostOn(look, list)
@@ -258,9 +264,9 @@ func (c *Controller) repair(ctx context.Context) bool {
 			continue
 		}
 		c.repairs.tried[node] = before.tried[node]
-		if now.UnixNano()-before.tried[node] >= int64(again) {
+		if now.UnixNano()-before.tried[node] >= int64(again) && !limit.over() {
 			c.repairs.tried[node] = now.UnixNano()
-			if c.reassign(ctx, look, node, list) {
+			if c.reassign(limit.ctx, look, node, list) {
 				continue
 			}
 		}

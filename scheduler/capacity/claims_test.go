@@ -263,3 +263,33 @@ func TestTemplatesAreReadOnce(t *testing.T) {
 	g.wants(t, "many", provisioning.Failed, "True: the pods name more than 64 ResourceClaimTemplates")
 	g.wants(t, "large", provisioning.Failed, "True: the ResourceClaimTemplates of the pods have more than 524288 bytes")
 }
+
+// A request whose devices take long to allocate does not hold up others, and is tried less often each time.
+func TestSlowClaimsDoNotHoldUpOthers(t *testing.T) {
+	g := newGPUs(t, 5, 0, 1)
+	g.slow, g.takes = "slow", 10*time.Second
+	g.asks("slow", 1, 2, 3, nil)
+	g.look(t, 0)
+	g.asks("fast", 1, 2, 1, nil)
+	for range 2 {
+		g.look(t, time.Second)
+	}
+	g.wants(t, "fast", provisioning.Provisioned, "True")
+	g.wants(t, "slow", provisioning.Provisioned, "False: not now: no devices: to allocate devices for its claims")
+	if took := g.time.Sub(time.Unix(1e9, 0)); took > 2*g.takes {
+		t.Errorf("it took %s until another request was answered", took)
+	}
+	before := g.allocated
+	for range 360 {
+		g.look(t, tick)
+	}
+	if n := g.allocated - before; n > 20 {
+		t.Errorf("in half an hour, slow devices were allocated %d times", n)
+	}
+	g.slow = ""
+	g.all = append(g.all, gpu{claims.ID{Driver: "gpu.example.com", Pool: "n0001", Name: "gpu-2"}, 0})
+	for range 200 {
+		g.look(t, tick)
+	}
+	g.wants(t, "slow", provisioning.Provisioned, "True")
+}

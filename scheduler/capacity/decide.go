@@ -134,6 +134,15 @@ const explaining = time.Minute
 // A request that is not short for certain is searched room for again after patience times what the last search took.
 const patience = 20
 
+// spend records how long a search took that found no room. Where devices take too long to allocate, the next search is
+// later each time.
+func (r *request) spend(took time.Duration) {
+	if r.slow {
+		took = min(max(took, 2*r.took), longReread/patience)
+	}
+	r.took = took
+}
+
 // explainSome searches room for requests that have none, since a search finds reasons. Requests without any search come
 // first, and then the one whose search is longest ago.
 func (d *deciding) explainSome(ctx context.Context, short []*request) {
@@ -175,6 +184,9 @@ func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done b
 		p := d.plan(scheduler, rules, without)
 		out, p, places, err := d.together(ctx, r, p, rules, gang)
 		if err != nil {
+			if !errors.Is(err, errUncounted) {
+				r.spend(d.now().Sub(r.tried))
+			}
 			d.notTogether(ctx, r, err)
 			return true
 		}
@@ -182,7 +194,7 @@ func (d *deciding) decide(ctx context.Context, r *request, explain bool) (done b
 			break // without these nodes it does not fit, and with them it might
 		}
 		if !out.Fits {
-			if r.took = d.now().Sub(r.tried); !r.claimed() {
+			if r.spend(d.now().Sub(r.tried)); !r.claimed() {
 				d.keepPlan(scheduler, p, false)
 				r.searched = d.rooms.round
 			}
@@ -229,7 +241,9 @@ func (d *deciding) notTogether(ctx context.Context, r *request, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errDevices):
-		_ = d.notNow(ctx, r, "CapacityIsNotFound", "not now: "+err.Error())
+		if d.notNow(ctx, r, "CapacityIsNotFound", "not now: "+err.Error()) == nil && !errors.Is(err, errUncounted) {
+			r.explained = d.now()
+		}
 	default:
 		d.latest = nil // the plan has places that are not kept
 		_ = d.notNow(ctx, r, "Bound", "not now: "+err.Error())

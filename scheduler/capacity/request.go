@@ -57,6 +57,7 @@ type request struct {
 	tried    time.Time
 	took     time.Duration
 	searched uint32
+	slow     bool // in the last search, an allocation of devices took too long
 	// more are the nodes that would give it room, if that is known; grown is when that was searched, and growth what was
 	// found.
 	more   more
