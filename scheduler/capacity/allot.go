@@ -31,8 +31,8 @@ const (
 	maxGiven    = 4_096
 	// maxCounts bounds the counts that are kept.
 	maxCounts = 50_000
-	// countsLast is how long counts are kept, since classes of devices may change.
-	countsLast = time.Minute
+	// countsLast is how long a count is kept, since labels of nodes decide which slices of devices they may use.
+	countsLast = 5 * time.Minute
 	// allotFor bounds how long devices are allocated to count, and then for the places, in one search for one request.
 	// Each place that it asks for adds placeFor. slowFor is how long a node counts as having no devices for pods whose
 	// allocation there took most of that time.
@@ -54,10 +54,7 @@ var errSlow = fmt.Errorf("%w: to allocate devices for its claims takes too long"
 var errBlind = errors.New("nothing is known of the NUMA nodes of node")
 
 // counts are how many pods of a kind get devices on nodes, from round to round.
-type counts struct {
-	since time.Time
-	of    map[countKey]counted
-}
+type counts map[countKey]counted
 
 type countKey struct{ node, kind string }
 
@@ -68,6 +65,7 @@ type counted struct {
 	kept  int // places
 	most  int // the pods that were tried
 	n     int
+	at    time.Time // when it was counted
 	slow  time.Time // until when n is 0, because an allocation takes too long
 }
 
@@ -128,9 +126,12 @@ func (d *deciding) allot(r *request) (*allotting, error) {
 			return nil, err
 		}
 		d.look = look
-	}
-	if d.counts.of == nil || len(d.counts.of) > maxCounts || d.now().Sub(d.counts.since) > countsLast {
-		d.counts = counts{since: d.now(), of: map[countKey]counted{}}
+		if d.recount.Swap(false) || d.counts == nil {
+			d.counts = counts{}
+		}
+		maps.DeleteFunc(d.counts, func(_ countKey, x counted) bool {
+			return d.now().Sub(x.at) > countsLast && d.now().After(x.slow)
+		})
 	}
 	a := &allotting{deciding: d, r: r, look: d.look, counting: clock{now: d.now, left: allotFor},
 		giving: clock{now: d.now, left: allotFor + time.Duration(r.pods())*placeFor}}
@@ -189,13 +190,13 @@ func (a *allotting) countOn(s *set, n *whatif.Node, hidden func(claims.ID) bool)
 	on := a.keeper.On(n.Name)
 	most := max(0, min(s.count, promise.MaxOnNode-len(on)))
 	key := countKey{n.Name, s.pod.Spec.SchedulerName + " " + s.text + s.Claims}
-	now := counted{mark: a.markOf(n.Name, hidden), state: n.State, kept: len(on), most: most}
-	began, old := a.now(), a.counts.of[key]
+	now := counted{mark: a.markOf(n.Name, hidden), state: n.State, kept: len(on), most: most, at: a.now()}
+	began, old := a.now(), a.counts[key]
 	switch {
 	case began.Before(old.slow):
 		return 0, true
-	case old.slow.IsZero() && old.mark == now.mark && old.state == now.state && old.kept == now.kept &&
-		(old.most >= most || old.n < old.most):
+	case old.slow.IsZero() && began.Sub(old.at) <= countsLast && old.mark == now.mark && old.state == now.state &&
+		old.kept == now.kept && (old.most >= most || old.n < old.most):
 		return min(old.n, most), true
 	case a.allocations >= maxAllocations || a.counting.over():
 		return 0, false
@@ -216,8 +217,19 @@ func (a *allotting) countOn(s *set, n *whatif.Node, hidden func(claims.ID) bool)
 			now.slow = a.now().Add(slowFor)
 		}
 	}
-	a.counts.of[key] = now
+	a.counts.add(key, now)
 	return now.n, true
+}
+
+// add adds a count. If there are too many, it drops another one.
+func (c counts) add(key countKey, x counted) {
+	if _, has := c[key]; !has && len(c) >= maxCounts {
+		for other := range c {
+			delete(c, other)
+			break
+		}
+	}
+	c[key] = x
 }
 
 // markOf returns the mark of a node, which this look computes once, and again after it has kept places.

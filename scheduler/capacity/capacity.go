@@ -102,6 +102,7 @@ type Controller struct {
 	broken  map[string]time.Time
 	repairs repairs
 	counts  counts
+	recount atomic.Bool // see Recount
 	// rooms and requested are kept from round to round while requests are open.
 	rooms     rooms
 	requested stage.Requests
@@ -147,6 +148,12 @@ func (c *Controller) Kick() {
 	case c.kick <- struct{}{}:
 	default:
 	}
+}
+
+// Recount has devices counted again soon, because the classes of devices have changed. It returns at once.
+func (c *Controller) Recount() {
+	c.recount.Store(true)
+	c.Kick()
 }
 
 // Restored returns a channel that is closed once everything is kept that requests have been promised.
@@ -225,7 +232,7 @@ func (c *Controller) round(ctx context.Context) {
 	}
 	c.revoke(ctx, list)
 	if len(open) == 0 {
-		c.rooms, c.requested, c.counts = rooms{}, stage.Requests{}, counts{}
+		c.rooms, c.requested, c.counts = rooms{}, stage.Requests{}, nil
 		c.addUp(nil)
 		return
 	}
@@ -240,8 +247,8 @@ func (c *Controller) round(ctx context.Context) {
 	c.addUp(open)
 }
 
-// answer decides about open requests, as many as the time allows. The next round begins where this one ends, so that
-// each request has its turn.
+// answer decides about open requests, as many as the time allows. The next round begins where this one ends, or behind
+// the request that has used up the allocations of this one, so that each request has its turn.
 func (d *deciding) answer(ctx context.Context, open []*request) {
 	from := max(0, slices.IndexFunc(open, func(r *request) bool { return r.name == d.next }))
 	d.next = ""
@@ -254,7 +261,7 @@ func (d *deciding) answer(ctx context.Context, open []*request) {
 			return
 		}
 		if d.now().Sub(began) > longest {
-			d.next = r.name
+			d.next = cmp.Or(d.next, r.name)
 			d.Kick()
 			break
 		}
@@ -265,6 +272,9 @@ func (d *deciding) answer(ctx context.Context, open []*request) {
 		case r.slow && d.now().Sub(r.tried) < patience*r.took: // it has its answer
 		case d.short(r), d.now().Sub(r.tried) < patience*r.took, !d.decide(ctx, r, false):
 			short = append(short, r)
+		}
+		if d.next == "" && d.allocations >= maxAllocations {
+			d.next = open[(from+i+1)%len(open)].name
 		}
 	}
 	d.explainSome(ctx, short)

@@ -293,3 +293,34 @@ func TestSlowClaimsDoNotHoldUpOthers(t *testing.T) {
 	}
 	g.wants(t, "slow", provisioning.Provisioned, "True")
 }
+
+// Each look may allocate so many devices to count. A request that uses all of them up in each look does not keep others
+// from their answers, and gets its own one in the end.
+func TestManyNodesAreCountedInTurn(t *testing.T) {
+	g := newGPUs(t, 3*maxAllocations, 0)
+	last := len(g.all) - 1
+	g.all = append(g.all, gpu{claims.ID{Driver: "gpu.example.com", Pool: g.all[last].id.Pool, Name: "gpu-1"}, 0})
+	g.asks("large", 1, 2, 2, nil)
+	g.look(t, time.Second)
+	g.asks("small", 1, 2, 1, nil)
+	for range 2 {
+		g.look(t, countsLast/4)
+	}
+	g.wants(t, "small", provisioning.Provisioned, "True")
+	for range 3 {
+		g.look(t, countsLast/4)
+	}
+	g.wants(t, "large", provisioning.Provisioned, "True")
+}
+
+// While one request cannot be counted within the time for which counts last, others get their turns.
+func TestARequestThatIsNeverCountedHoldsUpNoOther(t *testing.T) {
+	g := newGPUs(t, maxAllocations+10, 0)
+	g.asks("large", 1, 2, 2, nil)
+	g.look(t, time.Second)
+	g.asks("small", 1, 2, 1, nil)
+	for range 3 {
+		g.look(t, 2*countsLast)
+	}
+	g.wants(t, "small", provisioning.Provisioned, "True")
+}
