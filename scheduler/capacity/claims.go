@@ -301,7 +301,10 @@ func lostOn(look Look, list []promise.Kept) map[string]string {
 
 // reassign looks for other devices for the places on a node, and keeps these.
 func (c *Controller) reassign(ctx context.Context, look Look, node string, list []promise.Kept) bool {
-	n := c.claims.Node(node)
+	pods, ok := c.claimingOf(list)
+	if !ok {
+		return false
+	}
 	own := map[claims.ID]bool{}
 	for _, x := range list {
 		for _, id := range x.IDs {
@@ -309,24 +312,57 @@ func (c *Controller) reassign(ctx context.Context, look Look, node string, list 
 		}
 	}
 	hidden := c.keeper.Hidden()
-	s := newSequence(ctx, look, bareNode(n, node), func(id claims.ID) bool { return hidden[id] && !own[id] },
-		map[claims.ID]bool{})
-	for i := range list {
-		x := &list[i]
-		var p *Claiming
-		if r := c.known[x.Request]; x.Claimed {
-			if r == nil || x.Set >= len(r.sets) || r.sets[x.Set].claiming == nil {
-				return false
-			}
-			p = r.sets[x.Set].claiming
+	kept := func(id claims.ID) bool { return hidden[id] && !own[id] }
+	tried := [][]int{}
+	for _, order := range orders(list, pods) {
+		if slices.ContainsFunc(tried, func(other []int) bool { return slices.Equal(order, other) }) {
+			continue
 		}
-		devices, why := s.next(&x.Pod, p)
-		if why != "" {
-			return false
+		tried = append(tried, order)
+		s := newSequence(ctx, look, bareNode(c.claims.Node(node), node), kept, map[claims.ID]bool{})
+		if next := s.all(list, pods, order); next != nil && c.keeper.Assign(node, next) {
+			return true
 		}
-		x.Devices = devices
 	}
-	return c.keeper.Assign(node, list)
+	return false
+}
+
+// claimingOf returns the pods of places with their claims; nil for places for which no devices are kept. ok is false if
+// some of them are not known.
+func (c *Controller) claimingOf(list []promise.Kept) (out []*Claiming, ok bool) {
+	out = make([]*Claiming, len(list))
+	for i, x := range list {
+		if !x.Claimed {
+			continue
+		}
+		r := c.known[x.Request]
+		if r == nil || x.Set >= len(r.sets) || r.sets[x.Set].claiming == nil {
+			return nil, false
+		}
+		out[i] = r.sets[x.Set].claiming
+	}
+	return out, true
+}
+
+// orders returns the orders in which devices are looked for again for places: as in the list; those first that need
+// devices near; and the same with the last request first.
+func orders(list []promise.Kept, pods []*Claiming) [][]int {
+	first, last := make([]int, len(list)), make([]int, len(list))
+	for i := range list {
+		first[i], last[i] = i, i
+	}
+	needs := func(i int) int {
+		if list[i].On != 0 || pods[i] != nil && pod.NearDevices(pods[i].Pod).Any() {
+			return 0
+		}
+		return 1
+	}
+	near := slices.Clone(first)
+	slices.SortStableFunc(near, func(i, j int) int { return cmp.Compare(needs(i), needs(j)) })
+	slices.SortStableFunc(last, func(i, j int) int {
+		return cmp.Or(cmp.Compare(needs(i), needs(j)), cmp.Compare(list[j].Request, list[i].Request))
+	})
+	return [][]int{first, near, last}
 }
 
 // sequence allocates devices for pods that come to a node one after the other.
@@ -354,6 +390,19 @@ func bareNode(n *state.Node, name string) *state.Node {
 	out := *n
 	out.Promised = nil
 	return &out
+}
+
+// all has the pods of places come in an order. It returns the places with their devices, or nil if a pod gets none.
+func (s *sequence) all(list []promise.Kept, pods []*Claiming, order []int) []promise.Kept {
+	out := slices.Clone(list)
+	for _, i := range order {
+		devices, why := s.next(&out[i].Pod, pods[i])
+		if why != "" {
+			return nil
+		}
+		out[i].Devices = devices
+	}
+	return out
 }
 
 // next has a pod come. claiming is nil for a pod for which no devices are kept. why is not empty if it does not fit, or

@@ -324,3 +324,23 @@ func TestARequestThatIsNeverCountedHoldsUpNoOther(t *testing.T) {
 	}
 	g.wants(t, "small", provisioning.Provisioned, "True")
 }
+
+// After a restart, pods that need devices near their CPUs get theirs again, also if pods of requests with names before
+// and behind theirs would take any.
+func TestNearDevicesAreKeptAgainFirst(t *testing.T) {
+	g := newGPUs(t, 1, 0, 0, 1, 1, 1)
+	g.asks("b", 1, 2, 2, nearGPUs())
+	g.look(t, time.Second)
+	g.asks("a", 1, 2, 2, nil)
+	g.asks("c", 1, 2, 1, nil)
+	for range 3 {
+		g.look(t, time.Second)
+		for name, want := range map[string]int{"a": 2, "b": 2, "c": 1} {
+			g.wants(t, name, provisioning.Provisioned, "True")
+			if n := len(g.keptFor(name, "n0000")); n != want {
+				t.Errorf("%d devices are kept for request %s, want %d", n, name, want)
+			}
+		}
+		g.restart()
+	}
+}
