@@ -52,14 +52,15 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 	if err != nil {
 		return fmt.Errorf("make a client for PodTemplates: %w", err)
 	}
-	leads := func() bool { return isClosed(s.Ready) && s.leads() }
+	var synced []cache.InformerSynced // set before the controller runs
+	leads := func() bool { return isClosed(s.Ready) && s.leads() && allSynced(synced) }
 	sees := seen{s, h, templates.CoreV1()}
 	c := capacity.New(requests, sees, s.promises, leads, time.Now, Logger(ctx))
 	if h.SharedDRAManager() != nil {
 		c.WithClaims(devices{sees, templates})
 		s.promises.Check(func(ids []claims.ID) bool { return s.planner == nil || s.planner.Taken(ids) })
 	}
-	if err := s.kickAtEvents(h, c); err != nil {
+	if synced, err = kickAtEvents(h, c); err != nil {
 		return err
 	}
 	s.capacity.Store(c)
@@ -83,21 +84,33 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 }
 
 // kickAtEvents has requests looked at again when nodes, pods or devices have changed. The ledger's changes do the same.
-func (s *Shared) kickAtEvents(h fwk.Handle, c *capacity.Controller) error {
-	kick := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { c.Kick() }, UpdateFunc: func(any, any) { c.Kick() },
-		DeleteFunc: func(any) { c.Kick() }}
+// Until the informers are synced, nodes and devices seem to be missing. Only an election has a scheduler wait for them.
+func kickAtEvents(h fwk.Handle, c *capacity.Controller) (synced []cache.InformerSynced, err error) {
 	core := h.SharedInformerFactory().Core().V1()
 	all := map[string]cache.SharedIndexInformer{"nodes": core.Nodes().Informer(), "pods": core.Pods().Informer()}
 	if h.SharedDRAManager() != nil { // it follows these, too
 		devices := h.SharedInformerFactory().Resource().V1()
 		all["slices of devices"], all["claims"] = devices.ResourceSlices().Informer(), devices.ResourceClaims().Informer()
+		all["classes of devices"] = devices.DeviceClasses().Informer()
 	}
 	for name, i := range all {
-		if _, err := i.AddEventHandler(kick); err != nil {
-			return fmt.Errorf("follow %s: %w", name, err)
+		do := c.Kick
+		if name == "classes of devices" {
+			do = c.Recount
 		}
+		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { do() },
+			UpdateFunc: func(any, any) { do() }, DeleteFunc: func(any) { do() }})
+		if err != nil {
+			return nil, fmt.Errorf("follow %s: %w", name, err)
+		}
+		synced = append(synced, r.HasSynced)
 	}
-	return nil
+	return synced, nil
+}
+
+// allSynced reports whether all informers have the objects that there were when they began.
+func allSynced(all []cache.InformerSynced) bool {
+	return !slices.ContainsFunc(all, func(is cache.InformerSynced) bool { return !is() })
 }
 
 // waitRestored blocks until the room that was promised before this scheduler began is kept again. After a minute it
