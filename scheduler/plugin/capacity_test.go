@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/scheduler/capacity"
+	"github.com/tenon-numa/tenon/scheduler/fwk"
+)
+
+// following is a handle of a scheduler with informers, and with dynamic resource allocation.
+type following struct {
+	fwk.Handle
+	factory informers.SharedInformerFactory
+}
+
+func (f following) SharedInformerFactory() informers.SharedInformerFactory { return f.factory }
+
+func (f following) SharedDRAManager() fwk.SharedDRAManager { return struct{ fwk.SharedDRAManager }{} }
+
+// Requests are not answered before the informers of nodes, pods, claims, slices and classes are synced: without an election,
+// nothing else waits for them.
+func TestRequestsWaitForInformers(t *testing.T) {
+	h := following{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	c := capacity.New(nil, nil, nil, nil, time.Now, klog.Background())
+	synced, err := kickAtEvents(h, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(synced) != 5 || allSynced(synced) {
+		t.Errorf("%d informers are waited for, want 5, and they count as synced before they run: %t", len(synced),
+			allSynced(synced))
+	}
+	h.factory.Start(t.Context().Done())
+	if !cache.WaitForCacheSync(t.Context().Done(), synced...) || !allSynced(synced) {
+		t.Error("the informers are never synced")
+	}
+}
