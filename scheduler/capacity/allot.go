@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,7 +57,10 @@ var errBlind = errors.New("nothing is known of the NUMA nodes of node")
 // counts are how many pods of a kind get devices on nodes, from round to round.
 type counts map[countKey]counted
 
-type countKey struct{ node, kind string }
+type countKey struct {
+	node string
+	kind [sha256.Size]byte // see set
+}
 
 // counted is a count, and what the node was like.
 type counted struct {
@@ -189,7 +193,7 @@ func (a *allotting) count(ctx context.Context, all bool) {
 func (a *allotting) countOn(s *set, n *whatif.Node, hidden func(claims.ID) bool) (c int, known bool) {
 	on := a.keeper.On(n.Name)
 	most := max(0, min(s.count, promise.MaxOnNode-len(on)))
-	key := countKey{n.Name, s.pod.Spec.SchedulerName + " " + s.text + s.Claims}
+	key := countKey{n.Name, s.kind}
 	now := counted{mark: a.markOf(n.Name, hidden), state: n.State, kept: len(on), most: most, at: a.now()}
 	began, old := a.now(), a.counts[key]
 	switch {

@@ -260,8 +260,9 @@ func TestTemplatesAreReadOnce(t *testing.T) {
 	}
 	names("large", func(int) string { return "large" })
 	g.look(t, time.Second)
-	g.wants(t, "many", provisioning.Failed, "True: the pods name more than 64 ResourceClaimTemplates")
-	g.wants(t, "large", provisioning.Failed, "True: the ResourceClaimTemplates of the pods have more than 524288 bytes")
+	g.wants(t, "many", provisioning.Failed, "True: PodTemplate more2: the pods name more than 64 ResourceClaimTemplates")
+	g.wants(t, "large", provisioning.Failed,
+		"True: PodTemplate large: the ResourceClaimTemplates of the pods have more than 524288 bytes")
 }
 
 // A request whose devices take long to allocate does not hold up others, and is tried less often each time.

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,7 +70,8 @@ type request struct {
 type set struct {
 	pod   *v1.Pod
 	count int
-	text  string // equal for pods that the same nodes take
+	text  string            // equal for pods that the same nodes take
+	kind  [sha256.Size]byte // equal for pods that get the same devices on the same nodes
 	promise.Pod
 	claiming *Claiming    // nil if no devices have to be kept
 	want     *whatif.Want // in the search of this round
@@ -147,7 +149,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		}
 		claiming, err := c.claiming(ctx, p, &specs)
 		if err != nil {
-			return err
+			return fmt.Errorf("PodTemplate %s: %w", printable.Clip(s.PodTemplateRef.Name, 100), err)
 		}
 		x, err := judged(p)
 		if err != nil {
@@ -158,7 +160,8 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 		if err != nil {
 			return invalid{err}
 		}
-		sets = append(sets, set{pod: p, count: int(s.Count), text: text, Pod: x, claiming: claiming})
+		kind := sha256.Sum256([]byte(p.Spec.SchedulerName + " " + text + x.Claims))
+		sets = append(sets, set{pod: p, count: int(s.Count), text: text, kind: kind, Pod: x, claiming: claiming})
 	}
 	switch {
 	case foreign > 0 && len(sets) > 0:

@@ -59,10 +59,10 @@ func TestRequestsWithClaims(t *testing.T) {
 		"a":       {provisioning.Provisioned, "False: 2 of 4 pods fit now"},
 		"b":       {provisioning.Provisioned, "True: all 1 pods fit now"},
 		"many":    {provisioning.Provisioned, "False: 0 of 1 pods fit now"},
-		"missing": {provisioning.Provisioned, "False: not now: there is no ResourceClaimTemplate none"},
-		"part":    {provisioning.Failed, "True: ResourceClaimTemplate part asks for a part of a device (capacity)"},
-		"admin":   {provisioning.Failed, "True: ResourceClaimTemplate admin asks for access for administrators"},
-		"shared":  {provisioning.Failed, "True: the pods share the claim x (resourceClaimName)"},
+		"missing": {provisioning.Provisioned, "False: not now: PodTemplate missing: there is no ResourceClaimTemplate none"},
+		"part":    {provisioning.Failed, "True: PodTemplate part: ResourceClaimTemplate part asks for a part of a device"},
+		"admin":   {provisioning.Failed, "True: PodTemplate admin: ResourceClaimTemplate admin asks for access"},
+		"shared":  {provisioning.Failed, "True: PodTemplate shared: the pods share the claim x (resourceClaimName)"},
 	} {
 		w.wants(t, name, want[0], want[1])
 	}
