@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -234,6 +235,24 @@ type repairs struct {
 	// lost has the requests whose devices are not there and not replaced, each with a text that begins with a node.
 	lost  map[string]string
 	tried map[string]int64 // when other devices were looked for last, by node, in nanoseconds of Unix time
+	kept  map[string]judgedNode
+}
+
+// judgedNode is whether a node kept what it has promised, and what it was like then.
+type judgedNode struct {
+	broken bool
+	state  *state.Node
+	at     time.Time
+}
+
+// brokenNow returns whether a node keeps what it has promised. A node that has not changed is judged once in a tick.
+func (c *Controller) brokenNow(node string, before judgedNode) judgedNode {
+	now := judgedNode{state: c.claims.Node(node), at: c.now()}
+	if before.state == now.state && now.at.Sub(before.at) < tick {
+		return before
+	}
+	now.broken = c.cluster.Broken(node)
+	return now
 }
 
 // repair keeps other devices for places that have none, as after a restart, or whose devices are not there or not near
@@ -250,7 +269,7 @@ func (c *Controller) repair(ctx context.Context) bool {
 		return false
 	}
 	before, now, all := c.repairs, c.now(), true
-	c.repairs = repairs{map[string]string{}, map[string]int64{}}
+	c.repairs = repairs{map[string]string{}, map[string]int64{}, map[string]judgedNode{}}
 	limit := clock{now: c.now, left: allotFor}
 	limit.start(ctx)
 	defer limit.stop()
@@ -260,7 +279,8 @@ func (c *Controller) repair(ctx context.Context) bool {
 		list := c.keeper.On(node)
 		lost := lostOn(look, list)
 		bare := slices.ContainsFunc(list, withoutDevices)
-		if len(lost) == 0 && !c.cluster.Broken(node) {
+		c.repairs.kept[node] = c.brokenNow(node, before.kept[node])
+		if len(lost) == 0 && !c.repairs.kept[node].broken {
 			continue
 		}
 		c.repairs.tried[node] = before.tried[node]

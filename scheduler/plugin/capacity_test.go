@@ -23,8 +23,8 @@ func (f following) SharedInformerFactory() informers.SharedInformerFactory { ret
 
 func (f following) SharedDRAManager() fwk.SharedDRAManager { return struct{ fwk.SharedDRAManager }{} }
 
-// Requests are not answered before the informers of nodes, pods, claims, slices and classes are synced: without an election,
-// nothing else waits for them.
+// Requests are not answered before the informers of nodes, pods, claims, slices and classes are synced: without an
+// election, nothing else waits for them.
 func TestRequestsWaitForInformers(t *testing.T) {
 	h := following{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
 	c := capacity.New(nil, nil, nil, nil, time.Now, klog.Background())
