@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
+	"github.com/tenon-numa/tenon/scheduler/steer"
 )
 
 // following is a handle of a scheduler with informers, and with dynamic resource allocation.
@@ -39,5 +41,17 @@ func TestRequestsWaitForInformers(t *testing.T) {
 	h.factory.Start(t.Context().Done())
 	if !cache.WaitForCacheSync(t.Context().Done(), synced...) || !allSynced(synced) {
 		t.Error("the informers are never synced")
+	}
+}
+
+// Devices can be kept only for pods of a profile with TenonClaims: another one gives them to anybody.
+func TestDevicesAreKeptForProfilesWithTenonClaims(t *testing.T) {
+	s := &Shared{planner: &steer.Planner{}, claiming: []string{"near"}}
+	h := following{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	for profile, keeps := range map[string]bool{"near": true, "plain": false} {
+		p := &v1.Pod{Spec: v1.PodSpec{SchedulerName: profile}}
+		if _, err := (devices{seen: seen{Shared: s, handle: h}}).Serves(p); (err == nil) != keeps {
+			t.Errorf("for pods of profile %s, Serves returns the error %v", profile, err)
+		}
 	}
 }

@@ -38,6 +38,7 @@ func (s *Shared) Claims() Factory {
 			return nil, err
 		}
 		p.Heed(promised{at})
+		s.claiming = append(s.claiming, at.profile)
 		if s.planner == nil && s.options.Informers != nil { // other main programs answer no requests
 			if s.planner, err = steer.NewPlanner(ctx, obj, h, s.functions()); err != nil {
 				return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -114,8 +116,9 @@ func (c devices) Serves(pod *v1.Pod) (serves bool, err error) {
 	for name := range kube.Requests(pod) {
 		serves = serves || served[string(name)]
 	}
-	if c.planner == nil {
-		err = errors.New("this scheduler has no profile with the plugin " + steer.Name + ", so no devices can be kept")
+	if c.planner == nil || !slices.Contains(c.claiming, pod.Spec.SchedulerName) {
+		err = fmt.Errorf("the profile %s of this scheduler has no plugin %s, so no devices can be kept",
+			printable.Clip(pod.Spec.SchedulerName, 100), steer.Name)
 	}
 	return serves, err
 }

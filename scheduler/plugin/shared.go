@@ -59,6 +59,8 @@ type Shared struct {
 	flights  promise.Flights
 	// planner allocates devices for pods that have not come; nil if no profile has TenonClaims.
 	planner *steer.Planner
+	// claiming are the profiles that have TenonClaims.
+	claiming []string
 	// anywhere are pods that found none of the nodes that keep room for them good, keptOut are pods that may have found no
 	// node because of such room, and waitRoom are pods that are held back until a request has its room.
 	anywhere, keptOut, waitRoom promise.Pods
