@@ -5,7 +5,7 @@ import "github.com/tenon-numa/tenon/core/topo"
 // podPlan is a pod with any number of containers, prepared for all usages of one ground. Like the kubelet, ask goes
 // through the containers in order. It keeps a copy of the free amounts, and reduces it by what each container takes.
 // That is exact if the container takes everything from one NUMA node; otherwise the answer may be unsure. Pods that
-// only the engine can judge, such as most with init containers, have hard set.
+// only the engine can judge, such as most with init containers and those without any, have hard set.
 type podPlan struct {
 	// plans has one plan for each container, in order; a pod that is aligned as a whole has one plan.
 	plans   []plan
@@ -29,7 +29,7 @@ func (u *Usage) podPlan(p *Pod) (c podPlan) {
 	if c.never = len(p.TooLarge()) > 0; c.never {
 		return c
 	}
-	if c.hard = p.late; c.hard {
+	if c.hard = p.late || len(p.Containers) == 0; c.hard {
 		return c
 	}
 	rules := &u.Rules
