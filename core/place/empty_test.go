@@ -1,6 +1,7 @@
 package place_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tenon-numa/tenon/core/place"
@@ -15,13 +16,18 @@ func TestAPodWithoutContainersFits(t *testing.T) {
 	}
 	for _, policy := range []place.Policy{place.None, place.BestEffort, place.Restricted, place.SingleNUMA} {
 		for _, scope := range []place.Scope{place.PerContainer, place.PerPod} {
-			rules := place.Rules{Topology: place.TopologyRules{Policy: policy, Scope: scope}, CPU: place.CPURules{Static: true}}
-			u := place.NewUsage(m, rules)
-			if v := place.Place(u, &place.Pod{}); !place.Fits(u, &place.Pod{}) || !v.Fits() || len(v.Holdings) > 0 {
-				t.Errorf("policy %v, scope %v: it does not fit, or holds %v", policy, scope, v.Holdings)
-			}
-			if !place.NewQuestion(&place.Pod{}).Fits(u) {
-				t.Errorf("policy %v, scope %v: the answer to a question is that it does not fit", policy, scope)
+			for _, arbiter := range []place.Arbiter{place.ByKubelet, place.ByAgent} {
+				t.Run(fmt.Sprint(policy, scope, arbiter), func(t *testing.T) {
+					u := place.NewUsage(m, place.Rules{Topology: place.TopologyRules{Policy: policy, Scope: scope},
+						CPU: place.CPURules{Static: true}, Arbiter: arbiter})
+					empty := &place.Pod{}
+					if v := place.Place(u, empty); !v.Fits() || len(v.Holdings) > 0 {
+						t.Errorf("fits: %t, holds %v", v.Fits(), v.Holdings)
+					}
+					if !place.Fits(u, empty) || !place.NewQuestion(empty).Fits(u) {
+						t.Error("the answer is that it does not fit")
+					}
+				})
 			}
 		}
 	}
