@@ -54,7 +54,7 @@ const (
 // [Demand], and left out here.
 func NearDevices(p *v1.Pod) (out Near) {
 	value := p.Annotations[AlignAnnotation]
-	if len(value) > maxNamesText {
+	if value == "" || len(value) > maxNamesText {
 		return Near{}
 	}
 	for _, name := range strings.Split(value, ",") {

@@ -91,15 +91,18 @@ func Allocated(all []resourcev1.ResourceClaim) (out []Held) {
 	return out
 }
 
+// DeviceOf returns the device of a result of an allocation.
+func DeviceOf(r *resourcev1.DeviceRequestAllocationResult) ID { return ID{r.Driver, r.Pool, r.Device} }
+
 // DevicesOf returns the devices of an allocation in its order, without devices with admin access, which others may
 // hold, too. It returns nil for nil.
 func DevicesOf(a *resourcev1.AllocationResult) (out []ID) {
 	if a == nil {
 		return nil
 	}
-	for _, r := range a.Devices.Results {
-		if r.AdminAccess == nil || !*r.AdminAccess {
-			out = append(out, ID{r.Driver, r.Pool, r.Device})
+	for i := range a.Devices.Results {
+		if r := &a.Devices.Results[i]; r.AdminAccess == nil || !*r.AdminAccess {
+			out = append(out, DeviceOf(r))
 		}
 	}
 	return out

@@ -190,8 +190,8 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 	}
 }
 
-// newSets starts a cluster whose controllers run, and builds kubectl-tenon.
-func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
+// startControlled starts a cluster whose controllers run.
+func startControlled(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	w := start(ctx, t)
 	m, err := controllers.Start(w.Dir, w.KubeconfigPath)
@@ -203,6 +203,13 @@ func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
 			t.Error(err)
 		}
 	})
+	return w
+}
+
+// newSets starts a cluster whose controllers run, and builds kubectl-tenon.
+func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
+	t.Helper()
+	w := startControlled(ctx, t)
 	return &sets{world: w}, newCommand(ctx, t, w)
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-numa/tenon/api/v1alpha1/client"
 	"github.com/tenon-numa/tenon/core/idset"
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/lab/controllers"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -36,16 +35,7 @@ var gpus = []int64{1, 0}
 // a template for claims of one.
 func startGPUs(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	w := start(ctx, t)
-	m, err := controllers.Start(w.Dir, w.KubeconfigPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	w := startControlled(ctx, t)
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
 	class.Spec.ExtendedResourceName = new(gpuResource)
 	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{

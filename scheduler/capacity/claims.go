@@ -45,8 +45,8 @@ type Look interface {
 	Publishes(node string) bool
 	// Mark returns a number that changes when the devices of a node change, or who has them.
 	Mark(node string, kept func(claims.ID) bool) uint64
-	// Lost reports whether one of some devices is not published any more, or a claim has it.
-	Lost(devices []claims.ID) bool
+	// Lost reports whether a device is not published any more, or a claim has it.
+	Lost(device claims.ID) bool
 	// Allocate returns the devices that a pod would get on a node, without those that are kept. n is the node before it,
 	// and holdings is what it gets there. why is not empty if it gets none.
 	Allocate(ctx context.Context, p *Claiming, n *state.Node, holdings []place.Holding,
@@ -309,7 +309,7 @@ func lostOn(look Look, list []promise.Kept) map[string]string {
 			out[x.Request] = "its devices could not be kept again, and no others are free"
 		}
 		for _, id := range x.IDs {
-			if look.Lost([]claims.ID{id}) {
+			if look.Lost(id) {
 				out[x.Request] = "device " + printable.Clip(id.String(), 300) + " is gone, or another scheduler has allocated " +
 					"it, and no other one is free"
 				break

@@ -114,10 +114,8 @@ func (g *gpus) Mark(node string, kept func(claims.ID) bool) (mark uint64) {
 	return mark
 }
 
-func (g *gpus) Lost(devices []claims.ID) bool {
-	return slices.ContainsFunc(devices, func(id claims.ID) bool {
-		return !slices.ContainsFunc(g.all, func(x gpu) bool { return x.id == id })
-	})
+func (g *gpus) Lost(id claims.ID) bool {
+	return !slices.ContainsFunc(g.all, func(x gpu) bool { return x.id == id })
 }
 
 func (g *gpus) Allocate(ctx context.Context, p *Claiming, n *state.Node, holdings []place.Holding,

@@ -54,12 +54,13 @@ func (d *demand) of(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationRes
 	if a == nil {
 		return nil
 	}
-	for _, r := range a.Devices.Results {
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
 		request, alternative, _ := strings.Cut(r.Request, "/")
 		admin := r.AdminAccess != nil && *r.AdminAccess
 		if !admin && slices.Contains(d.drivers, r.Driver) ||
 			d.names(claim.Name, request, alternative, classOf(claim, request, alternative)) {
-			out = append(out, claims.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device})
+			out = append(out, claims.DeviceOf(r))
 		}
 	}
 	return out
@@ -322,11 +323,11 @@ func (p *Plugin) runLimited(
 // all devices that match, which get the same ones in every allocation.
 func (c *cycle) bar(got []*resourcev1.ResourceClaim, node string, near []int, barred map[string]bool) {
 	for _, claim := range got {
-		for _, r := range claim.Status.Allocation.Devices.Results {
+		for i := range claim.Status.Allocation.Devices.Results {
+			r := &claim.Status.Allocation.Devices.Results[i]
 			request, alternative, _ := strings.Cut(r.Request, "/")
-			id := claims.ID{Driver: r.Driver, Pool: r.Pool, Name: r.Device}
 			if c.demand.names(claim.Name, request, alternative, classOf(claim, request, alternative)) &&
-				!c.nodes[node].near(id, near) {
+				!c.nodes[node].near(claims.DeviceOf(r), near) {
 				barred[keyOf(claim.Name, r.Request)] = true
 			}
 		}

@@ -187,15 +187,10 @@ func (p *Planner) Taken(devices []claims.ID) bool {
 // Publishes reports whether a node may use devices.
 func (l *Look) Publishes(node string) bool { return len(l.common)+len(l.of[node]) > 0 }
 
-// Lost reports whether one of some devices is not published any more, or claims have it.
-func (l *Look) Lost(devices []claims.ID) bool {
+// Lost reports whether a device is not published any more, or claims have it.
+func (l *Look) Lost(id claims.ID) bool {
 	by := seen{state: l.state}
-	for _, id := range devices {
-		if !l.there[deviceID(id)] || by.uses(deviceID(id)) {
-			return true
-		}
-	}
-	return false
+	return !l.there[deviceID(id)] || by.uses(deviceID(id))
 }
 
 // usable returns the slices that count for a node: all slices of each pool that has devices for it.
