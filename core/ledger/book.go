@@ -281,7 +281,11 @@ func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (ag
 			b.renew(a)
 		case !f.bound:
 			f.bound = true
-			a.wake()
+			for _, g := range a.assumed {
+				if g.turned == 0 && f.precedes(g) {
+					a.wake()
+				}
+			}
 		}
 		return false
 	}
@@ -342,8 +346,8 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 
 // extend publishes the state of a node with one more pod that waits for its turn, and returns true. The state equals
 // the one that renew would publish, since all other pods get what they got before, but costs only one placement.
-// extend does nothing and returns false where it needs renew: for pods that had their turn, on estimated nodes, and
-// at the bounds of flood.go.
+// Other pods that wait need not ask again: none of them waits for a pod behind it. extend does nothing and returns
+// false where it needs renew: for pods that had their turn, on estimated nodes, and at the bounds of flood.go.
 func (b *Book) extend(a *account, f *assumedPod) bool {
 	before := b.snap.Load().Node(a.name)
 	if f.turned != 0 || before == nil || a.estimated() || a.overrun() ||
@@ -368,7 +372,6 @@ func (b *Book) extend(a *account, f *assumedPod) bool {
 	}
 	next.Basis.Queue = a.queue()
 	b.publish(next)
-	a.wake()
 	return true
 }
 

@@ -23,6 +23,9 @@ const (
 	maxOptions = 8
 )
 
+// manyPods is the number of pods from which a search remembers where it was. With fewer that costs more than it saves.
+const manyPods = 3
+
 // limits are these bounds in one book; tests lower them. At a bound the ledger has less information, but none of it
 // is wrong.
 type limits struct{ states, steps, options int }
@@ -37,11 +40,17 @@ type nodeState struct {
 
 // with returns the state in which the i-th assumed pod holds hs. It does not change w.
 func (w *nodeState) with(i int, hs []place.Holding) *nodeState {
-	out := &nodeState{base: w.base, usage: w.usage, got: slices.Clone(w.got)}
-	out.got[i] = hs
+	u := w.usage
 	if len(hs) > 0 {
-		out.usage = w.usage.Hold(hs...)
+		u = u.Hold(hs...)
 	}
+	return w.holding(i, hs, u)
+}
+
+// holding is with; u is the usage of that state.
+func (w *nodeState) holding(i int, hs []place.Holding, u *place.Usage) *nodeState {
+	out := &nodeState{base: w.base, usage: u, got: slices.Clone(w.got)}
+	out.got[i] = hs
 	return out
 }
 
@@ -77,6 +86,9 @@ type search struct {
 	after   []int         // the result of ticketMoments
 	done    []bool        // by index in assumed: the pod is admitted in the state that follow has reached
 	found   []*nodeState
+	memo    memo
+	// reached has the states from which all orders of the other pods were followed, by the admitted pods (see marks).
+	reached map[string][]*nodeState
 	steps   int // admissions tried
 	effort  int // see maxEffort
 	// full: a bound is reached; the search stops.
@@ -85,8 +97,8 @@ type search struct {
 	spent bool
 	// cut: the search did not follow everything.
 	cut bool
-	// refuses: in one of the orders a pod is refused.
-	refuses bool
+	// refuses: in one of the orders a pod is refused. willing: the search ends there, since only that matters.
+	refuses, willing bool
 }
 
 // withoutWaiting returns the node after it has admitted all pods that had their turn, without the pods that wait for
@@ -113,10 +125,16 @@ func (a *account) newSearch() search {
 // is at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort,
 // s.spent is set, and s.found has only the node without assumed pods.
 func (a *account) search(s *search) (sure bool) {
+	willing := s.willing
 	*s = a.newSearch()
+	s.willing = willing
+	if len(s.assumed) >= manyPods {
+		s.memo, s.reached = newMemo(), map[string][]*nodeState{}
+	}
 	s.cut = slices.ContainsFunc(s.assumed, func(f *assumedPod) bool { return f.past.More() })
 	starts, known := a.starts()
 	for _, w := range starts {
+		w.usage = s.memo.same(w.usage)
 		s.follow(w, len(s.assumed))
 	}
 	if len(s.found) == 0 {
@@ -155,20 +173,27 @@ func (s *search) follow(w *nodeState, remaining int) {
 		s.add(w)
 		return
 	}
+	if s.wasHere(w) {
+		return
+	}
 	lo := slices.Index(s.done, false)
 	for i := lo; i < len(s.assumed) && !s.full; i++ {
 		f := s.assumed[i]
 		if s.done[i] || !s.mayBeNext(i, lo) {
 			continue
 		}
-		if !s.spend(f) {
+		if !s.memo.has(f, w.usage) && !s.spend(f) {
 			return
 		}
-		options, refused, ok := alternatives(w.usage, f)
+		x := s.memo.place(f, w.usage)
+		options, refused, ok := alternatives(w.usage, f, x.verdict)
 		if !ok {
 			continue // the pod was admitted, so this order did not happen
 		}
-		s.refuses = s.refuses || refused
+		if s.refuses = s.refuses || refused; s.refuses && s.willing {
+			s.full = true
+			return
+		}
 		s.done[i] = true
 		for _, o := range options {
 			if s.steps++; s.steps > s.limits.steps {
@@ -177,10 +202,36 @@ func (s *search) follow(w *nodeState, remaining int) {
 			if s.full {
 				break
 			}
-			s.follow(w.with(i, w.blur(o)), remaining-1)
+			s.follow(s.next(w, i, o, x), remaining-1)
 		}
 		s.done[i] = false
 	}
+}
+
+// next returns the state in which the i-th pod holds o; x is the result of its placement in w.
+func (s *search) next(w *nodeState, i int, o []place.Holding, x *tried) *nodeState {
+	got := w.blur(o)
+	if len(o) > 0 && len(x.verdict.Holdings) > 0 && &o[0] == &x.verdict.Holdings[0] {
+		return w.holding(i, got, x.after)
+	}
+	out := w.with(i, got)
+	out.usage = s.memo.same(out.usage)
+	return out
+}
+
+// wasHere reports whether the search has followed the other pods from a state that equals w, and if not, remembers w.
+func (s *search) wasHere(w *nodeState) bool {
+	if !s.memo.on() {
+		return false
+	}
+	at := marks(s.done)
+	for _, o := range s.reached[at] {
+		if o.usage == w.usage && o.equal(w) {
+			return true
+		}
+	}
+	s.reached[at] = append(s.reached[at], w)
+	return false
 }
 
 // spend adds the cost of placing a pod. If the sum would exceed maxEffort, it ends the search and ok is false.
@@ -221,15 +272,16 @@ func (s *search) mayBeNext(i, lo int) bool {
 	return true
 }
 
-// alternatives returns what the pod may get from the usage, likeliest first; nil holdings mean that it is refused.
+// alternatives returns what the pod may get from the usage, likeliest first; nil holdings mean that it is refused. v is
+// the verdict on it there.
 // refused reports whether it does not fit there. ok is false if the pod is known to be admitted and does not fit,
 // which excludes this order.
-func alternatives(u *place.Usage, f *assumedPod) (out [][]place.Holding, refused, ok bool) {
+func alternatives(u *place.Usage, f *assumedPod, v place.Verdict) (out [][]place.Holding, refused, ok bool) {
 	out, only := f.past.Options(u) // exact nodes have no past
 	if f.acked != 0 && only {
 		return out, false, true
 	}
-	switch v := f.place(u); {
+	switch {
 	case !v.Fits():
 		refused = true
 	case f.acked != 0:
@@ -260,7 +312,7 @@ func (s *search) inTurnOrder(w *nodeState) *nodeState {
 		if !s.spend(f) {
 			return w
 		}
-		if options, _, ok := alternatives(w.usage, f); ok {
+		if options, _, ok := alternatives(w.usage, f, f.place(w.usage)); ok {
 			w = w.with(i, w.blur(options[0]))
 		}
 	}

@@ -30,13 +30,15 @@ func (a *account) mayPass(me *assumedPod) bool {
 	}
 	return a.asIfTurned(me, func() bool {
 		p := passing{search: a.newSearch(), me: me, waiting: waiting, machine: a.base.Machine, budget: maxPassing,
-			known: map[placement]*tried{}}
+			reached: map[juncture]bool{}}
+		p.memo = newMemo()
 		starts, known := a.starts()
 		if !known || slices.ContainsFunc(p.assumed, func(f *assumedPod) bool { return f.uncertain }) {
 			return false
 		}
 		for _, w := range starts {
-			if !p.compare(w.usage, w.usage, len(p.assumed)) {
+			u := p.memo.same(w.usage)
+			if !p.compare(u, u, len(p.assumed)) {
 				return false
 			}
 		}
@@ -62,27 +64,19 @@ type passing struct {
 	machine  *topo.Machine
 	budget   int  // the cost of the placements that may still be tried
 	compared bool // at least one order was compared
-	// known has the placements that were tried. Many orders differ only in the place of me, so in the case without me
-	// they lead through the same usages.
-	known map[placement]*tried
+	// reached has the junctures from which all orders were compared.
+	reached map[juncture]bool
 }
 
-// placement is a pod on the node in one state.
-type placement struct {
-	usage *place.Usage
-	pod   *assumedPod
-}
-
-// tried is the result of a placement. after is the usage when the pod holds what it gets.
-type tried struct {
-	verdict place.Verdict
-	after   *place.Usage
-	counted bool // it is counted in passing.budget
+// juncture is where several orders come together: the admitted pods, see marks, and the usages in both cases.
+type juncture struct {
+	done          string
+	with, without *place.Usage
 }
 
 // place returns the placement of a pod. ok is false if too many were tried.
 func (p *passing) place(f *assumedPod, u *place.Usage) (out *tried, ok bool) {
-	out = p.try(f, u)
+	out = p.memo.place(f, u)
 	if !out.counted {
 		out.counted = true
 		p.budget -= f.cost
@@ -90,24 +84,15 @@ func (p *passing) place(f *assumedPod, u *place.Usage) (out *tried, ok bool) {
 	return out, p.budget >= 0
 }
 
-// try is place without a bound.
-func (p *passing) try(f *assumedPod, u *place.Usage) *tried {
-	key := placement{u, f}
-	out := p.known[key]
-	if out == nil {
-		out = &tried{verdict: f.place(u), after: u}
-		if out.verdict.Fits() {
-			out.after = u.Hold(out.verdict.Holdings...)
-		}
-		p.known[key] = out
-	}
-	return out
-}
-
 // compare admits the remaining pods in every possible order, and then the waiting ones in the order of their
 // reservations. It returns false if a pod gets less in one of the two cases than in the other, or if it costs too
 // much to find out. The arguments with and without are the node's usage in the two cases.
 func (p *passing) compare(with, without *place.Usage, remaining int) bool {
+	at := juncture{marks(p.done), with, without}
+	if p.reached[at] {
+		return true
+	}
+	p.reached[at] = true // if an order from here is no good, the search ends
 	if remaining == 0 {
 		p.compared = true
 		return p.compareWaiting(with, without)
@@ -118,7 +103,7 @@ func (p *passing) compare(with, without *place.Usage, remaining int) bool {
 		if p.done[i] || !p.mayBeNext(i, lo) {
 			continue
 		}
-		if f != p.me && f.acked != 0 && !p.try(f, without).verdict.Fits() {
+		if f != p.me && f.acked != 0 && !p.memo.place(f, without).verdict.Fits() {
 			continue // the pod was admitted, so this order did not happen
 		}
 		nextWith, nextWithout, ok := p.admit(f, with, without)

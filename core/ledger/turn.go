@@ -155,7 +155,7 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 		return false // amounts do not show the order
 	}
 	return a.asIfTurned(me, func() bool {
-		var s search
+		s := search{willing: true}
 		if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
 			return false
 		}
