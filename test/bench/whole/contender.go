@@ -2,6 +2,7 @@ package whole
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +25,9 @@ type Contender struct {
 	Profile map[string]any
 	// Topologies means that it reads NodeResourceTopology, so nodes publish these beside their layouts.
 	Topologies bool
+	// Shards, if not 0, is how many schedulers it is, 2 or 4: each has its share of the nodes and of the pods. The profile
+	// then has arguments of Tenon.
+	Shards int
 }
 
 // configuration is the configuration of every contender except for its profile. The limit of requests is the same as
@@ -39,18 +43,38 @@ profiles: [%s]
 // QPS is the default limit of requests per second of every contender, and its burst; see Options.QPS.
 const QPS = 5000
 
-// start starts the scheduler, with its files in the directory dir. The scheduler serves CPU profiles and metrics at
+// start starts the schedulers, with their files in the directory dir. The first one serves CPU profiles and metrics at
 // the returned address.
-func (c Contender) start(dir string, p *plane, qps int, flags ...string) (*process, string, error) {
-	own := map[string]any{}
-	maps.Copy(own, c.Profile)
-	own["schedulerName"] = "default-scheduler"
-	profile, err := json.Marshal(own) // which is YAML
+func (c Contender) start(dir string, p *plane, qps int, flags ...string) (f fleet, address string, err error) {
+	profile := map[string]any{}
+	maps.Copy(profile, c.Profile)
+	profile["schedulerName"] = "default-scheduler"
+	for i := range max(1, c.Shards) {
+		if c.Shards > 0 {
+			if profile, err = c.shard(i); err != nil {
+				return f, address, err
+			}
+		}
+		one, at, err := c.startOne(dir, fmt.Sprint("scheduler-", i), p, qps, profile, flags)
+		if err != nil {
+			return f, address, errors.Join(err, f.stop())
+		}
+		if f = append(f, one); i == 0 {
+			address = at
+		}
+	}
+	return f, address, nil
+}
+
+// startOne starts one scheduler, whose configuration is a file of the given name.
+func (c Contender) startOne(dir, name string, p *plane, qps int, profile map[string]any,
+	flags []string) (*process, string, error) {
+	text, err := json.Marshal(profile) // which is YAML
 	if err != nil {
 		return nil, "", fmt.Errorf("write the configuration of %s: %w", c.Name, err)
 	}
-	file := filepath.Join(dir, "scheduler.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, p.scheduler, qps, qps, profile), 0o600); err != nil {
+	file := filepath.Join(dir, name+".yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, p.scheduler, qps, qps, text), 0o600); err != nil {
 		return nil, "", fmt.Errorf("write the configuration of %s: %w", c.Name, err)
 	}
 	port, err := program.FreePort()

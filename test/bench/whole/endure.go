@@ -125,7 +125,7 @@ func (a *arena) endure(ctx context.Context, c Contender, x Attack) (e Endured, e
 }
 
 // recordSpent records the resources that the scheduler used, or how it ended.
-func (e *Endured) recordSpent(p *process, before time.Duration) error {
+func (e *Endured) recordSpent(p fleet, before time.Duration) error {
 	if err := p.failure(); err != nil {
 		e.Ended = err.Error()
 		return nil
@@ -149,7 +149,7 @@ func wait(ctx context.Context, d time.Duration) {
 
 // createOrdinary creates ordinary pods at a steady pace, and measures how long each waits for its binding. If name is
 // "calm", the first pod is not counted, because it waits for the start of the scheduler.
-func (a *arena) createOrdinary(ctx context.Context, s *stage, seen *follower, p *process, name string,
+func (a *arena) createOrdinary(ctx context.Context, s *stage, seen *follower, p fleet, name string,
 	pods []*v1.Pod) (Waits, error) {
 	created := map[types.UID]time.Time{}
 	var mu sync.Mutex
@@ -185,7 +185,7 @@ func (a *arena) createOrdinary(ctx context.Context, s *stage, seen *follower, p 
 // awaitBound returns nil when all pods are bound. It returns an error if that takes longer than the given time, or if
 // the scheduler's process p ends.
 func (f *follower) awaitBound(ctx context.Context, created map[types.UID]time.Time, limit time.Duration,
-	p *process) error {
+	p fleet) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("pods are not bound in time"))
 	defer cancel()
 	tick := time.NewTicker(sampling)

@@ -47,6 +47,7 @@ func Populate(ctx context.Context, cfg *rest.Config, c *synthetic.Cluster) error
 // createLayout creates the layout of a node as it is without pods.
 func createLayout(ctx context.Context, layouts *client.Client, c *synthetic.Cluster, i int) error {
 	l := v1alpha1.FromCore(c.Nodes[i].Name, c.States[i].Machine, c.States[i].Rules, nil, nil)
+	l.Labels = shardLabels(&c.Nodes[i].ObjectMeta)
 	if _, err := layouts.Create(ctx, l, metav1.CreateOptions{FieldManager: client.FieldManager}); err != nil {
 		return fmt.Errorf("create layout %s: %w", l.Name, err)
 	}

@@ -51,6 +51,12 @@ type nodesJob struct {
 // Written counts what the process wrote.
 type Written struct{ Statuses, Layouts, Bases, Topologies, Bytes int64 }
 
+// since returns what was written after the state w0.
+func (w Written) since(w0 Written) Written {
+	return Written{w.Statuses - w0.Statuses, w.Layouts - w0.Layouts, w.Bases - w0.Bases, w.Topologies - w0.Topologies,
+		w.Bytes - w0.Bytes}
+}
+
 // nodesAnswer is the process's message when it is ready, and again after each request to settle. All nodes have then
 // published, and every bound pod has its status.
 type nodesAnswer struct {
@@ -86,6 +92,7 @@ type nodes struct {
 type node struct {
 	name    string
 	owner   types.UID
+	labels  map[string]string // of what it publishes
 	machine *topo.Machine
 	rules   place.Rules
 
@@ -230,7 +237,7 @@ func (s *nodes) read(ctx context.Context) error {
 		if n == nil {
 			return fmt.Errorf("node %s has no layout", all.Items[i].Name)
 		}
-		n.owner = all.Items[i].UID
+		n.owner, n.labels = all.Items[i].UID, shardLabels(&all.Items[i].ObjectMeta)
 	}
 	return nil
 }
@@ -327,6 +334,7 @@ func (n *node) layout() (*v1alpha1.NodeLayout, *state.Node) {
 	n.sequence++
 	l := v1alpha1.FromCore(n.name, n.machine, n.rules, n.entries, nil)
 	l.Sequence, l.Agent.ID, l.Kubelet.Version = n.sequence, "agent-of-"+n.name, synthetic.KubeletVersion()
+	l.Labels = n.labels
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.owner}}
 	return l, &state.Node{Name: n.name, Machine: n.machine, Rules: n.rules, Entries: slices.Clone(n.entries),
 		Usage: n.usage}

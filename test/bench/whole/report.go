@@ -18,6 +18,7 @@ func Report(rounds []Round) string {
 		fmt.Fprintf(&b, "%d nodes, %d pods:\n\n", n, ofSize[0].Pods)
 		b.WriteString(figures(ofSize))
 		b.WriteString(ratios(ofSize))
+		b.WriteString(efforts(ofSize))
 		b.WriteString(causes(ofSize))
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
@@ -85,6 +86,27 @@ func ratios(rounds []Round) string {
 			times(float64(x.peak), float64(first.peak)))
 	}
 	return b.String() + "\n"
+}
+
+// efforts returns a table of what rounds cost until the last node has published, for each 1,000 pods. It has the rounds
+// in which all pods were bound, and is empty if there are none.
+func efforts(rounds []Round) string {
+	var b strings.Builder
+	for _, r := range rounds {
+		if w := r.Whole; w != (Spent{}) {
+			n := time.Duration(r.Pods)
+			of := func(d time.Duration) string { return seconds(d*1000/n, 2) }
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %.1f MB |\n", r.Contender,
+				of(w.Scheduler+w.Plane+w.Nodes), of(w.Scheduler), of(w.Plane), of(w.Nodes),
+				r.Written.Layouts*1000/int64(n), float64(r.Written.Bytes)/1000/float64(n))
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	const head = "| 1,000 pods, until all nodes have published | CPU s | scheduler | control plane | nodes | layouts | " +
+		"bytes |"
+	return head + "\n|---|---:|---:|---:|---:|---:|---:|\n" + b.String() + "\n"
 }
 
 // smaller returns the lesser of two figures. A figure of 0 is missing; if both are, smaller returns 0.

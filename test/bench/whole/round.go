@@ -31,10 +31,14 @@ type Round struct {
 	Cut               time.Duration // when the round was ended although pods were still being bound; else 0
 	Judged            Judged
 	Written           Written       // by the imitated kubelets and agents
+	Whole             Spent         // until all of that is written; zero if not all pods were bound
 	JudgedIn, TookAll time.Duration // of the check by the managers, and of the whole round with it
 	Traced            []Traced      // the ways of the bound pods, if they were traced
 	began             time.Time
 }
+
+// Spent is the CPU time of the processes of a round after its first bindings.
+type Spent struct{ Scheduler, Plane, Nodes time.Duration }
 
 // Refused returns the number of pods that the kubelet's managers refuse.
 func (r Round) Refused() (n int) {
@@ -88,7 +92,7 @@ func (a *arena) round(ctx context.Context, c Contender) (r Round, err error) {
 		return r, err
 	}
 	defer seen.finish()
-	if err := create(ctx, s.client, "new", a.pods); err != nil {
+	if err := create(ctx, s.client, "new", c.arrivals(a.pods)); err != nil {
 		return r, err
 	}
 	a.say("%s: the cluster is up and %d pods wait", c.Name, len(a.pods))
@@ -185,7 +189,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 		plane := a.profile(profiling, c.Name+" API server", s, s.plane.admin.Host)
 		defer func() { cancel(); err = errors.Join(err, <-done, <-plane) }()
 	}
-	if end.cut, err = a.bind(ctx, began, p, s, seen, r); err != nil {
+	m := &meter{scheduler: p, plane: s.plane.process, nodes: s.nodes.process}
+	if end.cut, err = a.bind(ctx, began, m, s, seen, r); err != nil {
 		return end, err
 	}
 	if r.Peak, err = p.peak(); err != nil {
@@ -206,7 +211,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 		return end, err
 	}
 	if end.published, err = a.awaitPublished(ctx, s, r); err == nil && all {
-		err = p.failure()
+		r.Whole, err = m.spent()
+		err = cmp.Or(p.failure(), err)
 	}
 	return end, err
 }
@@ -214,9 +220,8 @@ func (a *arena) play(ctx context.Context, c Contender, s *stage, seen *follower,
 // bind waits until the scheduler, which was started at began, has bound all pods or has bound none for the time
 // a.Quiet. If that takes longer than a.Most, it cuts the round and returns the time; otherwise it returns the zero
 // time.
-func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage, seen *follower,
+func (a *arena) bind(ctx context.Context, began time.Time, m *meter, s *stage, seen *follower,
 	r *Round) (cut time.Time, err error) {
-	m := meter{scheduler: p, plane: s.plane.process}
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
 	for last, printed := began, began; ; {
@@ -226,7 +231,7 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 			return cut, context.Cause(ctx)
 		}
 		now := time.Now()
-		if err := cmp.Or(p.failure(), s.plane.process.failure(), s.nodes.process.failure()); err != nil {
+		if err := cmp.Or(m.scheduler.failure(), s.plane.process.failure(), s.nodes.process.failure()); err != nil {
 			return cut, err
 		}
 		moved, err := m.update(seen, began, r)
@@ -252,9 +257,26 @@ func (a *arena) bind(ctx context.Context, began time.Time, p *process, s *stage,
 
 // meter reads the resources that processes have used whenever more pods are bound.
 type meter struct {
-	scheduler, plane           *process
-	bound, first               int // bound pods: now, and at the first reading above 0
-	schedulerFirst, planeFirst time.Duration
+	scheduler    fleet
+	plane, nodes *process
+	bound, first int   // bound pods: now, and at the first reading above 0
+	before       Spent // at the first reading above 0
+}
+
+// spent returns the CPU time since the first bindings that the meter saw.
+func (m *meter) spent() (s Spent, err error) {
+	if s, err = m.total(); err == nil {
+		s = Spent{s.Scheduler - m.before.Scheduler, s.Plane - m.before.Plane, s.Nodes - m.before.Nodes}
+	}
+	return s, err
+}
+
+// total returns the CPU time since the processes started.
+func (m *meter) total() (s Spent, err error) {
+	scheduler, err1 := m.scheduler.cpu()
+	plane, err2 := m.plane.cpu()
+	nodes, err3 := m.nodes.cpu()
+	return Spent{scheduler, plane, nodes}, errors.Join(err1, err2, err3)
 }
 
 // update reports whether more pods are bound than at the last call, and updates the CPU times of r. The first
@@ -264,23 +286,19 @@ func (m *meter) update(seen *follower, began time.Time, r *Round) (moved bool, e
 	if err != nil || bound == m.bound {
 		return false, err
 	}
-	schedulerCPU, err := m.scheduler.cpu()
-	if err != nil {
-		return false, err
-	}
-	planeCPU, err := m.plane.cpu()
-	if err != nil {
-		return false, err
-	}
 	if m.bound == 0 {
-		r.Start, r.StartCPU = time.Since(began), schedulerCPU
-		m.first, m.schedulerFirst, m.planeFirst = bound, schedulerCPU, planeCPU
+		if m.before, err = m.total(); err != nil {
+			return false, err
+		}
+		r.Start, r.StartCPU = time.Since(began), m.before.Scheduler
+		m.first = bound
 	}
 	m.bound = bound
+	now, err := m.spent()
 	if n := time.Duration(bound - m.first); n > 0 {
-		r.CPU, r.PlaneCPU = (schedulerCPU-m.schedulerFirst)*1000/n, (planeCPU-m.planeFirst)*1000/n
+		r.CPU, r.PlaneCPU = now.Scheduler*1000/n, now.Plane*1000/n
 	}
-	return true, nil
+	return true, err
 }
 
 // settleTimeout is how long nodes may take to report the pods that were bound last, and as long again to publish:
@@ -315,6 +333,6 @@ func (a *arena) awaitPublished(ctx context.Context, s *stage, r *Round) (at time
 	if err := s.nodes.process.ask(ctx, settleSignal, &answer); err != nil {
 		return at, fmt.Errorf("wait for nodes to publish: %w", err)
 	}
-	r.Written = answer.Written
+	r.Written = answer.Written.since(s.nodes.begun)
 	return answer.Published, nil
 }

@@ -78,6 +78,7 @@ func (o Options) withCluster(ctx context.Context, play func(*arena) error) (err 
 	if a.cluster, err = synthetic.Make(o.Size, o.Seed); err != nil {
 		return err
 	}
+	label(a.cluster)
 	if a.pods, err = a.cluster.Arrivals(o.Pods); err != nil {
 		return err
 	}

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Two schedulers run on a small cluster: both bind everything, and no kubelet refuses what Tenon bound.
+// Schedulers run on a small cluster, Tenon also as two of them with a half of the nodes each: all pods are bound, and
+// no kubelet refuses what Tenon bound.
 func TestWholeContestOfASmallCluster(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -49,12 +50,13 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		Contenders: []whole.Contender{
 			{Name: "kube-scheduler", Program: exe, Env: []string{schedulerEnv + "=plain"}, Topologies: true},
 			{Name: "Tenon", Program: exe, Env: []string{schedulerEnv + "=tenon"}, Profile: deployed},
+			{Name: "shards", Program: exe, Env: []string{schedulerEnv + "=tenon"}, Profile: deployed, Shards: 2},
 		},
 		Quiet: 30 * time.Second, Most: 2 * time.Minute, Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rounds) != 2 || rounds[0].Contender != "kube-scheduler" || rounds[1].Contender != "Tenon" {
+	if len(rounds) != 3 || rounds[0].Contender != "kube-scheduler" || rounds[1].Contender != "Tenon" {
 		t.Fatalf("rounds are %+v", rounds)
 	}
 	for _, r := range rounds {
@@ -65,6 +67,7 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 			t.Errorf("%s: the kubelet's managers say otherwise than the nodes did: %+v", r.Contender, j)
 		}
 		if r.Rate <= 0 || r.Slope <= 0 || r.Told <= 0 || r.Told > r.Ran || r.Peak <= 0 || r.Start <= 0 || r.PlaneCPU < 0 ||
+			r.Whole.Scheduler <= 0 || r.Whole.Plane <= 0 || r.Whole.Nodes < 0 ||
 			r.Written.Statuses != pods || r.Written.Layouts == 0 {
 			t.Errorf("%s: not measured: %+v", r.Contender, r)
 		}
@@ -73,11 +76,13 @@ func TestWholeContestOfASmallCluster(t *testing.T) {
 		t.Errorf("topologies: %d, want as many as layouts (%d); %d, want none", with.Topologies, with.Layouts,
 			without.Topologies)
 	}
-	if n := rounds[1].Refused(); n > 0 {
-		t.Errorf("kubelets refuse %d pods that Tenon bound: %v", n, rounds[1].Judged.Refused)
+	for _, r := range rounds[1:] {
+		if n := r.Refused(); n > 0 {
+			t.Errorf("kubelets refuse %d pods that %s bound: %v", n, r.Contender, r.Judged.Refused)
+		}
 	}
 	text := whole.Report(rounds)
-	for _, want := range []string{"20 nodes, 60 pods", "| kube-scheduler | 60 |", "| Tenon | 60 |",
+	for _, want := range []string{"20 nodes, 60 pods", "| kube-scheduler | 60 |", "| Tenon | 60 |", "| shards | 60 |",
 		"as multiples of kube-scheduler"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)

@@ -57,7 +57,8 @@ func run(ctx context.Context, args []string) error {
 	fs.IntVar(&f.full, "full", 50, "how full clusters are before that, in percent of CPUs")
 	fs.Uint64Var(&f.seed, "seed", 1, "of clusters and pods")
 	fs.IntVar(&f.qps, "qps", whole.QPS, "requests that a scheduler may make, per second and at once")
-	fs.StringVar(&f.only, "only", "plain,tenon,match", "which schedulers, of plain, tenon, match and older")
+	fs.StringVar(&f.only, "only", "plain,tenon,match",
+		"which schedulers, of plain, tenon, shards2, shards4, match and older")
 	fs.StringVar(&f.page, "page", "docs/performance.md", "page whose section is written; none when empty")
 	fs.StringVar(&f.profiles, "profiles", "",
 		"folder for profiles of CPU and memory, metrics and bindings of every scheduler; none when empty")
@@ -88,6 +89,12 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer remove()
+	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" &&
+		i >= 0 {
+		old := schedulers[i]
+		old.Name, old.Program = old.Name+", before", f.before
+		schedulers = append(schedulers, old)
+	}
 	if f.attacks != "" {
 		return f.underAttack(ctx, schedulers, sizes[0])
 	}
@@ -130,12 +137,6 @@ func (f flags) underAttack(ctx context.Context, schedulers []whole.Contender, no
 			}
 			attacks = append(attacks, whole.Attacks()[n-1])
 		}
-	}
-	if i := slices.IndexFunc(schedulers, func(c whole.Contender) bool { return c.Name == rounds.Tenon }); f.before != "" &&
-		i >= 0 {
-		old := schedulers[i]
-		old.Name, old.Program = old.Name+", before", f.before
-		schedulers = append(schedulers, old)
 	}
 	got, err := whole.Endure(ctx, whole.Options{Size: synthetic.Size{Nodes: nodes, Full: f.full}, Seed: f.seed,
 		Contenders: schedulers,
@@ -184,13 +185,18 @@ func contender(ctx context.Context, dir, word string) (whole.Contender, error) {
 	case "plain":
 		program, err := goBuild(ctx, dir, "./test/bench/whole/plain")
 		return whole.Contender{Name: rounds.Plain, Program: program}, err
-	case "tenon":
+	case "tenon", "shards2", "shards4":
 		profile, err := rounds.Deployed(ctx)
 		if err != nil {
 			return whole.Contender{}, err
 		}
 		program, err := goBuild(ctx, dir, "./cmd/tenon-scheduler")
-		return whole.Contender{Name: rounds.Tenon, Program: program, Profile: profile}, err
+		c := whole.Contender{Name: rounds.Tenon, Program: program, Profile: profile}
+		if n, sharded := strings.CutPrefix(word, "shards"); sharded {
+			c.Name += ", " + n + " shards"
+			c.Shards = int(n[0] - '0')
+		}
+		return c, err
 	case "match":
 		profile, err := rounds.PeerProfile()
 		if err != nil {
