@@ -70,6 +70,23 @@ type ClaimDevice struct {
 	Holders     []ClaimHolder `json:"holders,omitempty"`
 	// MoreHolders counts the claims beyond a bound, which are missing in Holders.
 	MoreHolders int `json:"moreHolders,omitempty"`
+	// Kept is for which request the scheduler keeps the device, which no claim holds; absent if it keeps it for none.
+	Kept *KeptFor `json:"kept,omitempty"`
+}
+
+// KeptFor is a ProvisioningRequest for whose pods devices are kept.
+type KeptFor struct {
+	Request string `json:"request"` // "namespace/name"
+	// Until is when the booking ends, if the pods have not come before.
+	Until string `json:"until"` // RFC 3339
+}
+
+// KeptDevices are devices of a driver on a node that are kept for pods of a request.
+type KeptDevices struct {
+	Node    string `json:"node"`
+	Driver  string `json:"driver"`
+	Devices int    `json:"devices"`
+	KeptFor
 }
 
 // ClaimHolder is a claim that holds a device. Pods are the pods that use the claim, by its status and by what the pods
@@ -86,7 +103,11 @@ type PodClaims struct {
 	Devices []PodDevice `json:"devices"`
 	// Without has, for each claim that holds no devices for the pod, the reason.
 	Without []string `json:"without,omitempty"`
-	Unread  string   `json:"unread,omitempty"` // as in NodeClaims
+	// Kept are devices that no claim holds, and that a pod without a node does not get, because they are kept for pods of
+	// requests; ascending. MoreKept counts the devices beyond a bound.
+	Kept     []KeptDevices `json:"kept,omitempty"`
+	MoreKept int           `json:"moreKept,omitempty"`
+	Unread   string        `json:"unread,omitempty"` // as in NodeClaims
 }
 
 // PodDevice is a device that a pod holds by a claim of its namespace.

@@ -41,6 +41,9 @@ func Of(v *kube.View) *document.Claims {
 		x.pod(p)
 	}
 	x.assign()
+	for p := range kube.EachPod(v.Pods) {
+		x.keptFrom(p)
+	}
 	out := &document.Claims{Nodes: map[string]*document.NodeClaims{}, Pods: x.pods}
 	if slices.ContainsFunc(v.Devices.Unread, func(l document.Limit) bool { return l.Resource == kube.Slices }) {
 		out.Unread = x.unread
@@ -77,6 +80,12 @@ type join struct {
 	bound map[types.NamespacedName]map[string]bool
 	// holders are the claims that hold devices of a node.
 	holders map[string]map[claims.ID][]document.ClaimHolder
+	// kept are the devices that are kept for requests, without those that claims hold, and served the extended resources
+	// that DRA serves.
+	kept   map[on]kube.KeptDevice
+	served map[string]bool
+	groups []keptGroup    // ascending
+	keptOf map[string]int // see group
 }
 
 func newJoin(v *kube.View) *join {
@@ -102,6 +111,7 @@ func newJoin(v *kube.View) *join {
 			x.where[on{name, d.ID}] = d
 		}
 	}
+	x.keep(v)
 	return x
 }
 
@@ -213,12 +223,12 @@ func (x *join) node(name string) *document.NodeClaims {
 		}
 	}
 	slices.SortFunc(all[known:], func(a, b claims.Device) int { return a.Compare(b.ID) })
-	order := make([]int, len(all)) // indexes, held devices first
+	order := make([]int, len(all)) // indexes, held devices first, and then kept ones
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return min(1, len(holders[all[b].ID])) - min(1, len(holders[all[a].ID]))
+		return x.rank(name, all[b].ID) - x.rank(name, all[a].ID)
 	})
 	out.Omitted = max(0, len(all)-maxDevices)
 	order = order[:min(maxDevices, len(order))]
@@ -230,6 +240,9 @@ func (x *join) node(name string) *document.NodeClaims {
 		c.Holders = holders[d.ID]
 		if more := len(c.Holders) - maxHolders; more > 0 {
 			c.Holders, c.MoreHolders = c.Holders[:maxHolders], more
+		}
+		if k, is := x.kept[on{name, d.ID}]; is && len(c.Holders) == 0 {
+			c.Kept = new(keptFor(k))
 		}
 		out.Devices = append(out.Devices, c)
 	}

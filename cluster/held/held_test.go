@@ -26,6 +26,8 @@ const driver = "gpu.example.com"
 type world struct {
 	pods []v1.Pod
 	kube.Devices
+	kept   []kube.KeptDevice
+	served map[string]bool
 }
 
 // newWorld returns a world whose driver publishes two GPUs on each NUMA node: d0 and d1 on 0, d2 and d3 on 1; d4 is at
@@ -64,7 +66,8 @@ func (w *world) of(t *testing.T) *document.Claims {
 	l := kubetest.Layout(t, "node", kubetest.Two, place.SingleNUMA, 1, kubetest.Holding(&w.pods[0], "1-2"))
 	n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	v := kube.ViewOf([]v1alpha1.NodeLayout{*l}, []v1.Node{n}, w.pods, nil, time.Now())
-	v.Devices = &w.Devices
+	v.Devices, v.Served = &w.Devices, w.served
+	v.Kept = map[string]*kube.Kept{"node": {Devices: w.kept}}
 	return held.Of(v)
 }
 
@@ -86,6 +89,9 @@ func (w *world) node(t *testing.T) (out []string) {
 				pods = append(pods, p.Name)
 			}
 			text += fmt.Sprintf(" %s/%s(%s)", h.Namespace, h.Claim, strings.Join(pods, " "))
+		}
+		if d.Kept != nil {
+			text += " for " + d.Kept.Request + " until " + d.Kept.Until
 		}
 		out = append(out, text)
 	}

@@ -22,11 +22,22 @@ import (
 // This file finds out which room is kept for pods that have not come yet, from the status of ProvisioningRequests. The
 // scheduler keeps it, and the commands say so.
 
-// Kept is the room that is kept on a node: of each request the plain amounts of its pods, by its name, and the pods
-// that hold something.
+// Kept is the room that is kept on a node: of each request the plain amounts of its pods, by its name, the pods that
+// hold something, and devices of claims (DRA).
 type Kept struct {
 	Amounts  map[string]whatif.Amounts
 	Promised []state.Promised
+	Devices  []KeptDevice
+}
+
+// KeptDevice is a device that is kept for pods of a request. A pod of the request may have got it since: then a claim
+// holds it.
+type KeptDevice struct {
+	Driver, Pool, Name string
+	Request            string // "namespace/name"
+	// Owner is the controller whose pods use up the room without naming the request, or ""; see [apipod.Owner].
+	Owner string
+	Until time.Time
 }
 
 // AddKept adds to a view the room that ProvisioningRequests of all namespaces keep. If the identity may not list them,
@@ -55,7 +66,7 @@ func (r *Reader) AddKept(ctx context.Context, v *View) error {
 func (v *View) Keep(requests []provisioning.Request, at time.Time) {
 	var all bool
 	if v.Kept, all = KeptBy(requests, v.Pods, at); !all {
-		v.Miss(provisioning.Resource().Resource, fmt.Sprintf("they keep more than %d places", maxKept))
+		v.Miss(provisioning.Resource().Resource, fmt.Sprintf("they keep more than %d places or devices", maxKept))
 	}
 	for i, n := range v.States {
 		if k := v.Kept[n.Name]; k != nil {
@@ -67,25 +78,28 @@ func (v *View) Keep(requests []provisioning.Request, at time.Time) {
 
 // Bounds of kept room, since the status of requests may have any number of places. maxKept bounds the places of all
 // requests, at twice what a scheduler keeps. maxPromised bounds the pods on one node that hold something.
+// maxKeptDevices bounds the devices of all requests.
 const (
-	maxKept     = 40_000
-	maxPromised = 256
+	maxKept        = 40_000
+	maxPromised    = 256
+	maxKeptDevices = 40_000
 )
 
 // KeptBy returns the room that requests keep at a time, by node, without the room that pods have used up which still
-// exist. A request whose status cannot be read keeps nothing, as in a scheduler that starts. all is false if there is
-// more than the bound.
+// exist. A request keeps the devices in its status until a scheduler removes them there. A request whose status cannot
+// be read keeps nothing, as in a scheduler that starts. all is false if there is more than the bounds.
 func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out map[string]*Kept, all bool) {
 	if len(requests) == 0 {
 		return nil, true
 	}
+	all = true
 	came := newComers(requests, pods)
 	requests = slices.Clone(requests)
 	slices.SortFunc(requests, func(a, b provisioning.Request) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	out = map[string]*Kept{}
-	kept := 0
+	kept, devices := 0, 0
 	for i := range requests {
 		r := &requests[i]
 		if r.Spec.ProvisioningClassName != apipod.Class || !r.Is(provisioning.Provisioned) || r.Over() ||
@@ -104,8 +118,31 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 		for _, x := range booked {
 			x.keep(out)
 		}
+		if devices += keepDevices(out, r, name, maxKeptDevices-devices); devices >= maxKeptDevices {
+			all = false
+		}
 	}
-	return out, true
+	return out, all
+}
+
+// keepDevices adds the devices that a request keeps on the nodes where it keeps places, at most a number of them. It
+// returns how many it has added. Of details that cannot be read it adds none.
+func keepDevices(nodes map[string]*Kept, r *provisioning.Request, name string, most int) (n int) {
+	list, err := r.Devices()
+	if err != nil {
+		return 0
+	}
+	for _, x := range list {
+		k := nodes[x.Node]
+		if k == nil || k.Amounts[name] == nil {
+			continue
+		}
+		for _, device := range x.Devices[:min(len(x.Devices), most-n)] {
+			k.Devices = append(k.Devices, KeptDevice{x.Driver, x.Pool, device, name, r.Owner(), r.Until()})
+			n++
+		}
+	}
+	return n
 }
 
 // comers are bound pods that may have used up room: by the request that they name, and by their owners, the oldest

@@ -158,3 +158,60 @@ func TestKeptRoomIsBounded(t *testing.T) {
 		t.Errorf("%d promised pods, limits %v", n, v.Limits())
 	}
 }
+
+// Devices are kept on nodes where the request keeps places, in bounded number.
+func TestKeptDevicesAreWhatTheStatusSays(t *testing.T) {
+	on := func(node string, n int) (out provisioning.DevicesOn) {
+		out = provisioning.DevicesOn{Node: node, Driver: "d", Pool: "p"}
+		for i := range n {
+			out.Devices = append(out.Devices, fmt.Sprint(i))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		list []provisioning.DevicesOn
+		pods []*v1.Pod
+		want string
+		all  bool
+	}{
+		"kept":             {list: []provisioning.DevicesOn{on("a", 2), on("b", 1)}, want: "map[a:2 b:1]", all: true},
+		"on no node of it": {list: []provisioning.DevicesOn{on("a", 1), on("c", 9)}, want: "map[a:1 b:0]", all: true},
+		"all on it have come": {list: []provisioning.DevicesOn{on("a", 2)}, pods: []*v1.Pod{came("a", 4)},
+			want: "map[b:0]", all: true},
+	} {
+		r := booking(t)
+		if err := provisioning.SetDevices(r.Status.ProvisioningClassDetails, c.list); err != nil {
+			t.Fatal(err)
+		}
+		var pods []v1.Pod
+		for _, p := range c.pods {
+			pods = append(pods, *p)
+		}
+		kept, all := KeptBy([]provisioning.Request{r}, StoreAll(pods), noon)
+		got := map[string]int{}
+		for node, k := range kept {
+			got[node] = len(k.Devices)
+			for _, d := range k.Devices {
+				if d.Request != "ml/job" || !d.Until.Equal(noon.Add(10*time.Minute)) || d.Driver != "d" || d.Pool != "p" {
+					t.Errorf("%s: %+v", name, d)
+				}
+			}
+		}
+		if fmt.Sprint(got) != c.want || all != c.all {
+			t.Errorf("%s: kept are %v, want %s (all: %t)", name, got, c.want, all)
+		}
+	}
+	var many []provisioning.Request
+	for i := range 12 {
+		r := booking(t)
+		r.Name = fmt.Sprint("job-", i)
+		list := []provisioning.DevicesOn{on("a", 4_000)}
+		if err := provisioning.SetDevices(r.Status.ProvisioningClassDetails, list); err != nil {
+			t.Fatal(err)
+		}
+		many = append(many, r)
+	}
+	if kept, all := KeptBy(many, nil, noon); len(kept["a"].Devices) != 40_000 || all {
+		t.Errorf("%d devices are kept (all: %t)", len(kept["a"].Devices), all)
+	}
+}

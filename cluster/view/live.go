@@ -152,6 +152,9 @@ func (c *Live) ClaimsOn(ctx context.Context, node string) (*document.Claims, err
 		return nil, err
 	}
 	v := c.view.Claims(node)
+	if err := c.reader.AddKept(ctx, v); err != nil {
+		return nil, err
+	}
 	if claims.NeedFunctions(v.Devices.Slices) {
 		if err := c.reader.AddLayout(ctx, v, node); err != nil {
 			return nil, err

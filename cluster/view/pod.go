@@ -31,7 +31,8 @@ type Pod struct {
 	Around map[string]Around
 	// Unjudged describes requirements of the pod on nodes that no command judges.
 	Unjudged []string
-	// Claimed is set if the pod names claims of devices (DRA), or has one for extended resources.
+	// Claimed is set if the pod names claims of devices (DRA), or has one for extended resources, or waits for devices
+	// that DRA allocates for these.
 	Claimed bool
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
@@ -122,6 +123,7 @@ func (p *Pod) surround(ctx context.Context, reader *kube.Reader, v *kube.View, p
 	if pod.Spec.NodeName != "" {
 		return nil
 	}
+	p.Claimed = p.Claimed || len(s.Allocated(pod)) > 0
 	how, err := reader.Scheduling(ctx, pod, s.Pods())
 	p.Scheduling = &how
 	return err

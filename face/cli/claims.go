@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -85,6 +86,9 @@ func claimRooms(n *document.NodeClaims) (out []room) {
 			i, out = len(out), append(out, room{Resource: g.driver})
 		}
 		out[i].Free += int64(g.free)
+		for _, devices := range g.kept {
+			out[i].Kept += int64(len(devices))
+		}
 		if g.numa != nil {
 			out[i].Largest = max(out[i].Largest, int64(g.free))
 		}
@@ -110,7 +114,8 @@ type claimGroup struct {
 	all, free int
 	unclear   int // devices without a holder that others may use a part of
 	held      []string
-	unread    bool // other devices may have holders, too
+	kept      map[document.KeptFor][]string // devices
+	unread    bool                          // other devices may have holders, too
 }
 
 // claimGroups returns the devices of a node in groups.
@@ -128,13 +133,15 @@ func claimGroups(n *document.NodeClaims) []*claimGroup {
 		}
 		g := groups[k]
 		if g == nil {
-			g = &claimGroup{numa: d.NUMA, driver: d.Driver, unread: n.Unread != ""}
+			g = &claimGroup{numa: d.NUMA, driver: d.Driver, unread: n.Unread != "", kept: map[document.KeptFor][]string{}}
 			groups[k] = g
 		}
 		g.all++
 		switch {
 		case len(d.Holders) > 0:
 			g.held = append(g.held, holdersText(d))
+		case d.Kept != nil:
+			g.kept[*d.Kept] = append(g.kept[*d.Kept], d.Device)
 		case d.Shared:
 			g.unclear++
 		default:
@@ -149,6 +156,21 @@ func claimGroups(n *document.NodeClaims) []*claimGroup {
 		return strings.Compare(a.driver, b.driver)
 	}) {
 		out = append(out, groups[k])
+	}
+	return out
+}
+
+// keptTexts names the devices of a group that are kept for requests, one text for each request.
+func (g *claimGroup) keptTexts() (out []string) {
+	for _, k := range slices.SortedFunc(maps.Keys(g.kept), func(a, b document.KeptFor) int {
+		return cmp.Or(strings.Compare(a.Request, b.Request), strings.Compare(a.Until, b.Until))
+	}) {
+		devices := g.kept[k]
+		text := strings.Join(devices[:min(fewOf, len(devices))], ", ")
+		if more := len(devices) - fewOf; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		out = append(out, text+" kept for request "+k.Request+" until "+k.Until)
 	}
 	return out
 }
@@ -176,8 +198,8 @@ func holdersText(d *document.ClaimDevice) string {
 	return out
 }
 
-// freeText returns how many devices of a group are free. A device is free if no claim holds it, and no other device or
-// claim can have a part of it.
+// freeText returns how many devices of a group are free. A device is free if no claim holds it, it is kept for no
+// request, and no other device or claim can have a part of it.
 func (g *claimGroup) freeText() string {
 	switch {
 	case g.unread:
@@ -207,8 +229,9 @@ func writeNodeClaims(w io.Writer, node string, all *document.Claims) error {
 	}
 	t := table{heads: []string{"NUMA", "DRIVER", "DEVICES", "FREE", "HELD"}}
 	for _, g := range claimGroups(n) {
-		held := g.held[:min(heldBound, len(g.held))]
-		if more := len(g.held) - heldBound; more > 0 {
+		all := slices.Concat(g.keptTexts(), g.held)
+		held := all[:min(heldBound, len(all))]
+		if more := len(all) - heldBound; more > 0 {
 			held = append(slices.Clone(held), fmt.Sprintf("and %d more", more))
 		}
 		text := strings.Join(held, joint)
@@ -336,7 +359,29 @@ func (e *explanation) writeClaims(b *bufio.Writer) {
 	for _, why := range c.Without {
 		writeWrapped(b, "", "Its "+why+".")
 	}
+	writeKeptDevices(b, c)
 	if c.Unread != "" {
 		writeWrapped(b, "", "Devices of its claims may be missing here: "+c.Unread+".")
+	}
+}
+
+// writeKeptDevices writes which devices a pod does not get that waits for some, because they are kept for requests.
+func writeKeptDevices(b *bufio.Writer, c *document.PodClaims) {
+	if len(c.Kept) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nIt gets none of these devices, which are free and kept for pods that have not come:\n\n")
+	t := table{heads: []string{"NODE", "DRIVER", "DEVICES", "KEPT FOR REQUEST", "UNTIL"}}
+	more := c.MoreKept
+	for i, k := range c.Kept {
+		if i >= fewNodes {
+			more += k.Devices
+			continue
+		}
+		t.rows = append(t.rows, []string{k.Node, draw.Clip(k.Driver, driverWidth), fmt.Sprint(k.Devices), k.Request, k.Until})
+	}
+	_ = t.write(b, false) // a bufio.Writer keeps its error until Flush
+	if more > 0 {
+		fmt.Fprintf(b, "... and %d more devices\n", more)
 	}
 }

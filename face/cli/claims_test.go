@@ -35,7 +35,8 @@ func holder(claim string, pods ...string) document.ClaimHolder {
 }
 
 // withClaims returns the small cluster. On gpu-b, where trainer-0 holds CPUs of NUMA node 0, a driver publishes GPUs:
-// trainer-0 has one of each NUMA node, and web, which holds nothing else, has a network device.
+// trainer-0 has one of each NUMA node, and web, which holds nothing else, has a network device. One is kept for a
+// request, so trainer-9, which waits, does not get it.
 func withClaims(t testing.TB) claiming {
 	c := small(t)
 	for _, name := range []string{"ml/trainer-0", "ml/trainer-9"} {
@@ -47,13 +48,14 @@ func withClaims(t testing.TB) claiming {
 		Pod: &place.Pod{QoS: place.Burstable, Containers: []place.Container{{Name: "web", MilliCPU: 250}}}}
 	zero, one := new(int32(0)), new(int32(1))
 	nic := document.DeviceName{Driver: "dra.net", Pool: "gpu-b", Device: "eth1"}
+	next := document.KeptFor{Request: "ml/next", Until: "2026-12-01T12:10:00Z"}
 	of0 := []document.ClaimHolder{holder("trainer-0-gpus-x7k2p", "ml/trainer-0")}
 	return claiming{c, &document.Claims{
 		Nodes: map[string]*document.NodeClaims{"gpu-b": {
 			Devices: []document.ClaimDevice{
 				{DeviceName: nic, Holders: []document.ClaimHolder{holder("light-nic", "ml/light")}},
 				{DeviceName: gpu("gpu-0"), NUMA: zero, Holders: of0},
-				{DeviceName: gpu("gpu-1"), NUMA: zero},
+				{DeviceName: gpu("gpu-1"), NUMA: zero, Kept: &next},
 				{DeviceName: gpu("gpu-2"), NUMA: one, Holders: of0},
 				{DeviceName: gpu("gpu-3"), NUMA: one, Near: "0-1", Shared: true},
 				{DeviceName: gpu("gpu-4"), NUMA: one, Holders: []document.ClaimHolder{holder("secret")}},
@@ -67,24 +69,26 @@ func withClaims(t testing.TB) claiming {
 				{Claim: "trainer-0-gpus-x7k2p", DeviceName: gpu("gpu-9")}}},
 			"uid-of-light": {Devices: []document.PodDevice{{Claim: "light-nic", DeviceName: nic}}},
 			"uid-of-trainer-9": {Devices: []document.PodDevice{},
-				Without: []string{"claim gpus is not made from its template yet"}},
+				Without: []string{"claim gpus is not made from its template yet"}, MoreKept: 3,
+				Kept: []document.KeptDevices{{Node: "gpu-b", Driver: "gpu.example.com", Devices: 1, KeptFor: next}}},
 		}}}
 }
 
 func TestDevicesOfClaimsAreWrittenBesideTheOthers(t *testing.T) {
 	c := withClaims(t)
 	for file, line := range map[string]string{
-		"claims-map.txt":          "map gpu-b",
-		"claims-nodes.txt":        "map -o wide",
-		"claims-map.json":         "map gpu-b -o json",
-		"claims-pods.txt":         "pods -n ml --node gpu-b",
-		"claims-pods-wide.txt":    "pods -n ml --node gpu-b -o wide",
-		"claims-misaligned.txt":   "pods -n ml --misaligned",
-		"claims-pod.json":         "pods ml/light -o json",
-		"claims-explain.txt":      "explain pod ml/trainer-0",
-		"claims-explain.json":     "explain pod ml/trainer-0 -o json",
-		"claims-explain-wait.txt": "explain pod ml/trainer-9",
-		"claims-workload.txt":     "explain deploy/trainer -n ml",
+		"claims-map.txt":           "map gpu-b",
+		"claims-nodes.txt":         "map -o wide",
+		"claims-map.json":          "map gpu-b -o json",
+		"claims-pods.txt":          "pods -n ml --node gpu-b",
+		"claims-pods-wide.txt":     "pods -n ml --node gpu-b -o wide",
+		"claims-misaligned.txt":    "pods -n ml --misaligned",
+		"claims-pod.json":          "pods ml/light -o json",
+		"claims-explain.txt":       "explain pod ml/trainer-0",
+		"claims-explain.json":      "explain pod ml/trainer-0 -o json",
+		"claims-explain-wait.txt":  "explain pod ml/trainer-9",
+		"claims-explain-wait.json": "explain pod ml/trainer-9 -o json",
+		"claims-workload.txt":      "explain deploy/trainer -n ml",
 	} {
 		answers(t, c, file, line)
 	}
@@ -135,8 +139,8 @@ func TestPodsWithoutClaimsReadNone(t *testing.T) {
 	}
 }
 
-// exportWithClaims returns the cluster of gpuCluster with a driver on gpu-b, and a claim of trainer-0 for one of its
-// three devices.
+// exportWithClaims returns the cluster of gpuCluster with a driver on gpu-b, a claim of trainer-0 for one of its three
+// devices, and a request for whose pod another one is kept.
 func exportWithClaims(t testing.TB) []byte {
 	t.Helper()
 	var list struct {
@@ -160,7 +164,13 @@ func exportWithClaims(t testing.TB) []byte {
    {"name": "f2", "attributes": {"resource.kubernetes.io/numaNode": {"int": 1}}}]}}]},
  {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "fpgas", "namespace": "ml"},
   "status": {"allocation": {"devices": {"results": [{"request": "r", "driver": "fpga.example.com", "pool": "gpu-b",
-   "device": "f1"}]}}, "reservedFor": [{"resource": "pods", "name": "trainer-0", "uid": "uid-of-trainer-0"}]}}]`
+   "device": "f1"}]}}, "reservedFor": [{"resource": "pods", "name": "trainer-0", "uid": "uid-of-trainer-0"}]}},
+ {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": {"name": "next", "namespace": "ml"},
+  "spec": {"provisioningClassName": "check-capacity.tenon.sh", "podSets": [{"count": 1}]},
+  "status": {"conditions": [{"type": "Provisioned", "status": "True", "lastTransitionTime": "2026-12-01T12:00:00Z"}],
+   "provisioningClassDetails": {"tenon.sh/places-0": "[{\"node\":\"gpu-b\",\"count\":1}]",
+    "tenon.sh/pod-0": "{\"spec\":{\"containers\":[{\"name\":\"main\"}]}}", "tenon.sh/devices-0":
+    "[{\"node\":\"gpu-b\",\"driver\":\"fpga.example.com\",\"pool\":\"gpu-b\",\"devices\":[\"f0\"]}]"}}}]`
 	var more []map[string]any
 	if err := json.Unmarshal([]byte(objects), &more); err != nil {
 		t.Fatal(err)

@@ -117,8 +117,8 @@ type roomOn struct {
 	// Memory and hugepages are in bytes, and absent where the kubelet does not pin them.
 	Memory  []room `json:"memory"`
 	Devices []room `json:"devices"`
-	// ClaimDevices are the devices of each driver that no claim holds and that nothing shares; absent if there are none,
-	// or if claims were not read.
+	// ClaimDevices are the devices of each driver that no claim holds, that nothing shares and that are not kept; absent
+	// if there are none, or if claims were not read.
 	ClaimDevices []room `json:"claimDevices,omitempty"`
 	Slots        []int  `json:"slots"` // by shape
 	// Kept is room that is kept for pods that have not come yet; slots are beside it.
@@ -130,6 +130,8 @@ type room struct {
 	Resource string `json:"resource"`
 	Largest  int64  `json:"largest"`
 	Free     int64  `json:"free"`
+	// Kept is how many more devices of claims are free and kept for pods that have not come yet.
+	Kept int64 `json:"kept,omitempty"`
 }
 
 // top reads the nodes, and counts what is free on them and how many more pods of each shape fit. names selects nodes;
@@ -413,8 +415,13 @@ const maxKept = 4
 
 // writeKept writes for which pods room is kept, if there are such pods.
 func (c *capacity) writeKept(w io.Writer) error {
-	sum, pods := map[string]int{}, 0
+	sum, pods, devices := map[string]int{}, 0, map[string]int64{}
 	for _, n := range c.Nodes {
+		for _, d := range n.ClaimDevices {
+			if d.Kept > 0 {
+				devices[d.Resource] += d.Kept
+			}
+		}
 		for _, k := range n.Kept {
 			sum[k.Request] += k.Pods
 			pods += k.Pods
@@ -433,6 +440,13 @@ func (c *capacity) writeKept(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "Room is kept for %d pods that have not come, of requests %s.\n", pods,
 		strings.Join(items, ", "))
+	if err == nil && len(devices) > 0 {
+		items = nil
+		for _, driver := range slices.Sorted(maps.Keys(devices)) {
+			items = append(items, fmt.Sprintf("%s %d", driver, devices[driver]))
+		}
+		_, err = fmt.Fprintf(w, "So are devices of claims, which do not count as free: %s.\n", strings.Join(items, joint))
+	}
 	if err != nil {
 		return fmt.Errorf("write kept room: %w", err)
 	}

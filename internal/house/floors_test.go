@@ -121,7 +121,7 @@ var floors = []floor{
 	{"cluster/kube", nil, words(`core/... api/... cluster/nrt`), append(topologies, inCluster...)},
 	{"cluster/nrt", nil, words(`core/... api/...`), append(topologies, inCluster...)},
 	{"cluster/claims", nil, words(`core/idset core/printable core/topo`), words(`k8s.io/api k8s.io/apimachinery`)},
-	{"cluster/held", nil, words(`core/... api/document api/v1alpha1 cluster/claims cluster/kube`),
+	{"cluster/held", nil, words(`core/... api/document api/pod api/v1alpha1 cluster/claims cluster/kube`),
 		words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/group", nil, nil, words(`k8s.io/api`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,6 +180,13 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	w.create(ctx, t, claiming("foreign", "", 2), pod("fits", "", 2))
 	w.running(ctx, t, "fits")
 	w.waits(ctx, t, "foreign", keptDevices)
+	tenon := newCommand(ctx, t, w)
+	for _, line := range []string{"explain pod default/foreign", "map a"} {
+		out, errs, code := tenon.run(ctx, t, strings.Fields(line)...)
+		if code != 0 || !strings.Contains(out, "default/job") {
+			t.Errorf("%s does not name the request for which devices are kept: code %d\n%s%s", line, code, out, errs)
+		}
+	}
 
 	w.schedule(t)
 	w.create(ctx, t, extended("late", "", 2))

@@ -231,6 +231,7 @@ func (c *Controller) round(ctx context.Context) {
 		return // or the room of those that are not restored yet might be promised once more
 	}
 	c.revoke(ctx, list)
+	c.showDevices(ctx, list)
 	if len(open) == 0 {
 		c.rooms, c.requested, c.counts = rooms{}, stage.Requests{}, nil
 		c.addUp(nil)

@@ -343,3 +343,55 @@ func TestNearDevicesAreKeptAgainFirst(t *testing.T) {
 		g.restart()
 	}
 }
+
+// shown returns the names of the devices that the status of a request has.
+func (g *gpus) shown(t *testing.T, name string) (out []string) {
+	t.Helper()
+	o, _, _ := g.objects.GetByKey("ml/" + name)
+	r, _ := o.(*provisioning.Request)
+	list, err := r.Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range list {
+		out = append(out, x.Devices...)
+	}
+	return out
+}
+
+// The status of a request has the devices that are kept: from its answer on, after others were kept in their place, and
+// without those whose pods have come.
+func TestTheStatusHasTheDevices(t *testing.T) {
+	g := newGPUs(t, 1, 0, 0, 0, 0)
+	g.asks("job", 2, 2, 1, nil)
+	g.look(t, time.Second)
+	g.wants(t, "job", provisioning.Provisioned, "True")
+	same := func(what string, n int) {
+		t.Helper()
+		want := g.keptFor("job", "n0000")
+		slices.Sort(want)
+		if got := g.shown(t, "job"); len(want) != n || !slices.Equal(got, want) {
+			t.Errorf("%s: the status has devices %q, and %q are kept", what, got, want)
+		}
+	}
+	same("at first", 2)
+	version := g.version
+	g.look(t, time.Minute/2)
+	if same("later", 2); g.version != version {
+		t.Errorf("the same devices were written again")
+	}
+	lost := g.keptFor("job", "n0000")[0]
+	g.all = slices.DeleteFunc(g.all, func(x gpu) bool { return x.id.Name == lost })
+	for range 3 {
+		g.look(t, tick)
+	}
+	if same("after one was lost", 2); slices.Contains(g.shown(t, "job"), lost) {
+		t.Errorf("the status has the lost device %s", lost)
+	}
+	g.keeper.Spend(promise.Coming{UID: "p", Request: "ml/job", Node: "n0000", Pod: g.known["ml/job"].sets[0].Pod.Pod,
+		Claims: g.known["ml/job"].sets[0].Claims})
+	for range 3 {
+		g.look(t, tick)
+	}
+	same("after one has come", 1)
+}

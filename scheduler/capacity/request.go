@@ -54,6 +54,8 @@ type request struct {
 	said time.Time
 	// explained is when was last written why the pods do not fit.
 	explained time.Time
+	// shown is when was last written which devices are kept.
+	shown time.Time
 	// tried is when room was searched last. The last search that found none took this long, in this round of rooms.
 	tried    time.Time
 	took     time.Duration
@@ -253,6 +255,7 @@ func judged(p *v1.Pod) (out promise.Pod, err error) {
 // details writes places down, by set.
 func details(sets []set, places []promise.Place) (map[string]string, error) {
 	out := map[string]string{}
+	all := places
 	for i, s := range sets {
 		var nodes []string
 		for _, p := range places[:s.count] {
@@ -263,7 +266,7 @@ func details(sets []set, places []promise.Place) (map[string]string, error) {
 			return nil, err
 		}
 	}
-	return out, nil
+	return out, provisioning.SetDevices(out, devicesOn(all))
 }
 
 // placesOf reads what details has written.

@@ -13,9 +13,12 @@ function holders(d) {
   return [d.device, ": ", all.slice(0, most).flatMap((x, i) => [i ? ", " : "", x]), all.length + (d.moreHolders || 0) > most ? " …" : ""];
 }
 
-// freeOf is how many devices are free. Of a device without a holder that others may use a part of, that is not known.
+// until is when a booking ends, by the clock of the browser.
+const until = (k) => new Date(k.until).toLocaleTimeString();
+
+// freeOf is how many devices are free, without those that are kept for requests. Of a device without a holder that others may use a part of, that is not known.
 function freeOf(all, unread) {
-  const idle = all.filter((d) => !d.holders?.length), unclear = idle.filter((d) => d.shared).length;
+  const idle = all.filter((d) => !d.holders?.length && !d.kept), unclear = idle.filter((d) => d.shared).length;
   if (unread) return "–";
   return unclear ? say("freeUnclear", idle.length - unclear, unclear) : String(idle.length);
 }
@@ -25,9 +28,9 @@ export function nodeClaims(claims) {
   if (!claims) return [];
   const groups = Map.groupBy(claims.devices, (d) => JSON.stringify([d.numa ?? Infinity, d.driver]));
   const rows = [...groups.values()].sort((a, b) => (a[0].numa ?? Infinity) - (b[0].numa ?? Infinity) || 0).map((all) => {
-    const held = all.filter((d) => d.holders?.length), more = held.length - most;
+    const held = all.filter((d) => d.holders?.length || d.kept), more = held.length - most;
     return [place(all[0].numa), all[0].driver, String(all.length), freeOf(all, claims.unread),
-      held.length ? [held.slice(0, most).map((d) => el("div", {}, holders(d))), more > 0 ? el("div", {}, say("moreDevices", more)) : null] : "–"];
+      held.length ? [held.slice(0, most).map((d) => el("div", {}, d.holders?.length ? holders(d) : `${d.device}: ${say("keptUntil", d.kept.request, until(d.kept))}`)), more > 0 ? el("div", {}, say("moreDevices", more)) : null] : "–"];
   });
   return [el("h2", {}, t.claimDevices), rows.length ? table([t.numa, t.driver, t.devices, t.free, t.heldBy], rows, t.claimDevices, true) : null,
     claims.omitted ? note(say("moreDevices", claims.omitted)) : null, (claims.problems || []).map((p) => note(p)),
@@ -39,5 +42,6 @@ export function podClaims(claims) {
   if (!claims) return [];
   const rows = claims.devices.map((d) => [d.claim, place(d.numa), d.driver, d.device, d.apart ? el("span", { class: "bad" }, t.isApart) : ""]);
   return [el("h2", {}, t.claimed), rows.length ? table([t.claim, t.numa, t.driver, t.devices, ""], rows, t.claimed, true) : null,
-    (claims.without || []).map((w) => note(w)), claims.unread ? note(`${t.limits}: ${claims.unread}`) : null];
+    (claims.without || []).map((w) => note(w)), (claims.kept || []).map((k) => note(say("keptDevices", k.devices, k.driver, k.node, k.request, until(k)))),
+    claims.moreKept ? note(say("moreDevices", claims.moreKept)) : null, claims.unread ? note(`${t.limits}: ${claims.unread}`) : null];
 }
