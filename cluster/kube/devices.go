@@ -26,16 +26,31 @@ func Serve(served map[string]bool, class *resourcev1.DeviceClass) {
 // Served returns the extended resources that DeviceClasses serve, or nil if the identity may not list these classes.
 // The result is empty, not nil, if the API server does not serve DeviceClasses.
 func (r *Reader) Served(ctx context.Context) (map[string]bool, error) {
+	all, err := r.classes(ctx)
+	if all == nil || err != nil {
+		return nil, err
+	}
+	return served(all), nil
+}
+
+func served(all []resourcev1.DeviceClass) map[string]bool {
+	out := map[string]bool{}
+	for i := range all {
+		Serve(out, &all[i])
+	}
+	return out
+}
+
+// classes lists the classes of devices. The result is nil or empty as that of Served.
+func (r *Reader) classes(ctx context.Context) ([]resourcev1.DeviceClass, error) {
 	l, err := r.devices.Classes.List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, nil
-	case err != nil && !apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err):
+		return []resourcev1.DeviceClass{}, nil
+	case err != nil:
 		return nil, fmt.Errorf("list device classes: %w", err)
 	}
-	out := map[string]bool{}
-	for i := range l.Items {
-		Serve(out, &l.Items[i])
-	}
-	return out, nil
+	return append([]resourcev1.DeviceClass{}, l.Items...), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology/v1alpha2"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -89,6 +90,8 @@ type View struct {
 	// Served are the extended resources that classes of devices (DRA) serve; see [Reader.Served]. It is nil if the
 	// classes were not read, or if the identity may not read them.
 	Served map[string]bool
+	// Classes are the classes of devices; nil if they were not read, or if the identity may not read them.
+	Classes []resourcev1.DeviceClass
 	// Kept is the room that is kept for pods that have not come yet, by node. States have it, too.
 	Kept map[string]*Kept
 	// Devices is nil if it was not read.
@@ -248,8 +251,11 @@ func (r *Reader) Around(ctx context.Context, v *View) (err error) {
 	if v.Namespaces, err = r.readNamespaces(ctx); err != nil {
 		return err
 	}
-	if v.Served, err = r.Served(ctx); err != nil {
+	if v.Classes, err = r.classes(ctx); err != nil {
 		return err
+	}
+	if v.Classes != nil {
+		v.Served = served(v.Classes)
 	}
 	for i, missing := range []bool{v.Storage == nil, v.Namespaces == nil, v.Served == nil} {
 		if missing {

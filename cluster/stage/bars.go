@@ -107,7 +107,6 @@ func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
 		{s.objects == nil && (len(p.NodeSelector) > 0 || p.Affinity != nil && p.Affinity.NodeAffinity != nil),
 			"node selector and affinity (the nodes have no labels here)"},
 		{disks(p) != "", disks(p)},
-		{len(p.ResourceClaims) > 0, UnjudgedClaims},
 		{len(p.SchedulingGates) > 0 && pod.UID == "", "scheduling gates"},
 		{annotated(pod, "katalyst.kubewharf.io/"), "annotations of Katalyst (Tenon does not read them)"},
 	} {

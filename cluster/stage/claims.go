@@ -3,15 +3,35 @@ package stage
 import (
 	"encoding/json"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/whatif"
 )
 
 // Claims returns the devices that drivers publish, and who holds them by claims (DRA), as they are; nil if that was not
 // read. Simulations neither place nor move devices of claims.
 func (s *Stage) Claims() *document.Claims { return s.claims }
+
+// claimed returns what decides about the devices of a pod's claims, and what of them is not judged. existing is the pod
+// in the cluster that it stands for, or nil. A pod that waits wants devices for the claims that it has, and one that
+// would be created again for other ones like these.
+func (s *Stage) claimed(p, existing *v1.Pod) (d whatif.Devices, unjudged []string) {
+	if len(p.Spec.ResourceClaims) == 0 {
+		return nil, nil
+	}
+	if s.allocates == nil || existing == nil {
+		return nil, []string{UnjudgedClaims}
+	}
+	d, why := s.allocates.Of(existing.UID)
+	if why != "" {
+		return nil, []string{UnjudgedClaims + " (" + printable.Clip(why, 200) + ")"}
+	}
+	return d, nil
+}
 
 // decodeDevices adds a slice or a claim to the devices.
 func decodeDevices(d *kube.Devices, kind string, text []byte) error {

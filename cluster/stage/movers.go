@@ -80,10 +80,16 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 	if m.Weight, why = moveCost(p); why != "" {
 		return m, why
 	}
-	if len(p.Spec.ResourceClaims) > 0 || len(s.Allocated(p)) > 0 {
-		return m, "has devices of claims (DRA), whose new devices are not predicted"
-	}
 	w, err := s.Existing(p)
+	if unpredicted := "has devices of claims (DRA), whose new devices are not predicted"; err == nil {
+		_, claims := s.claimed(p, p)
+		switch {
+		case len(claims) > 0:
+			return m, unpredicted + ": " + claims[0]
+		case len(s.Allocated(p)) > 0:
+			return m, unpredicted
+		}
+	}
 	switch {
 	case err != nil:
 		return m, "cannot be placed again: " + printable.Clip(err.Error(), 200)

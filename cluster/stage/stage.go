@@ -24,6 +24,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/allocate"
 	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/manifest"
@@ -60,7 +61,9 @@ type Stage struct {
 	// served are the extended resources that DRA serves; nil if that is unknown.
 	served map[string]bool
 	claims *document.Claims // see Claims
-	needs  *needs           // nil if nothing looks for claims of pods of files
+	// allocates decides which pods get devices of claims; nil if no claims are judged.
+	allocates *allocate.Cluster
+	needs     *needs // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget
 }
@@ -252,7 +255,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		if err != nil {
 			return nil, left, fmt.Errorf("%s: %w", t, err)
 		}
-		w, err := s.workload(t)
+		w, err := s.workload(t, nil)
 		if errors.As(err, &unscheduled{}) {
 			w, err = s.barredEverywhere(t, err), nil
 		}
@@ -288,7 +291,7 @@ func (s *Stage) Like(namespace, name string) (*whatif.Workload, error) {
 				return nil, err
 			}
 			t.Pod.UID = "" // the workload is another pod
-			w, err := s.workload(t)
+			w, err := s.workload(t, nil)
 			if err == nil {
 				w.More = true
 			}
@@ -312,7 +315,7 @@ func (s *Stage) Existing(p *v1.Pod) (*whatif.Workload, error) {
 	free := p.DeepCopy()
 	free.Spec.NodeName = ""
 	t := manifest.Template{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Count: 1, Pod: free}
-	w, err := s.workload(t)
+	w, err := s.workload(t, p)
 	if errors.As(err, &unscheduled{}) {
 		return s.barredEverywhere(t, err), nil
 	}
@@ -410,7 +413,7 @@ func (s *Stage) toPlace(p *v1.Pod) *whatif.Workload {
 	t, err := manifest.Like(p)
 	if err == nil {
 		var w *whatif.Workload
-		if w, err = s.workload(t); err == nil {
+		if w, err = s.workload(t, p); err == nil {
 			return w
 		}
 	}
@@ -444,7 +447,7 @@ func (s *Stage) bar(w *whatif.Want, why string) {
 
 // workload makes the workload of a template. The error is of type unscheduled if the API server accepts the pod but
 // no scheduler does.
-func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
+func (s *Stage) workload(t manifest.Template, existing *v1.Pod) (*whatif.Workload, error) {
 	out := &whatif.Workload{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, Count: t.Count, PerNode: t.PerNode,
 		Rank: rankOf(t.Pod.Spec.PriorityClassName, t.Pod.Spec.Priority), Want: &whatif.Want{Request: podapi.Request(t.Pod)}}
 	w := out.Want
@@ -452,7 +455,9 @@ func (s *Stage) workload(t manifest.Template) (*whatif.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), unjudged, s.vague(t.Pod))
+	var claims []string
+	w.Devices, claims = s.claimed(t.Pod, existing)
+	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), claims, unjudged, s.vague(t.Pod))
 	out.Unequal = Unequal(t.Pod)
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
 		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served, seen: s.seen,
-		partial: s.partial, claims: s.claims, bars: map[string]*whatif.Bars{}}
+		partial: s.partial, claims: s.claims, allocates: s.allocates, bars: map[string]*whatif.Bars{}}
 	if v.Alter != nil {
 		if altered, err = out.alter(v); err != nil {
 			return nil, nil, err

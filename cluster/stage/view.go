@@ -1,6 +1,9 @@
 package stage
 
 import (
+	"time"
+
+	"github.com/tenon-numa/tenon/cluster/allocate"
 	claimed "github.com/tenon-numa/tenon/cluster/held"
 	"github.com/tenon-numa/tenon/cluster/kube"
 )
@@ -19,6 +22,9 @@ func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission
 	s.served, s.claims = v.Served, claimed.Of(v)
+	if v.Devices != nil && v.Classes != nil {
+		s.allocates = allocate.New(v, time.Now)
+	}
 	for i := range s.nodes {
 		s.nodes[i].Served = v.Served
 		if k := v.Kept[s.nodes[i].Name]; k != nil {

@@ -145,6 +145,9 @@ func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 		return Pod{}, err
 	}
 	v, err := o.read(ctx, true)
+	if err == nil && out.Claimed && v.Devices == nil {
+		v.Devices, err = o.reader.Devices(ctx, v.Seen)
+	}
 	if err != nil {
 		return Pod{}, err
 	}

@@ -34,6 +34,8 @@ type Pod struct {
 	// Claimed is set if the pod names claims of devices (DRA), or has one for extended resources, or waits for devices
 	// that DRA allocates for these.
 	Claimed bool
+	// Devices are what its claims ask for, as far as they are judged.
+	Devices whatif.Devices
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil for a pod with a node, and if it was not read.
@@ -114,7 +116,7 @@ func (p *Pod) surround(ctx context.Context, reader *kube.Reader, v *kube.View, p
 	if err != nil {
 		return err
 	}
-	p.Needs, p.Unjudged, p.Around = w.Want.Needs, w.Unjudged, map[string]Around{}
+	p.Needs, p.Unjudged, p.Around, p.Devices = w.Want.Needs, w.Unjudged, map[string]Around{}, w.Want.Devices
 	p.Misspelt = podapi.Misspelt(pod, s.Schedulers())
 	barred := w.Want.Barred(s.Nodes())
 	for i, n := range s.Nodes() {

@@ -270,7 +270,13 @@ func needed(p Problem, set []int) bool {
 
 // holds reports whether everything has a place without a set.
 func holds(p Problem, set []int) bool {
-	nodes := slices.Clone(p.Nodes)
+	nodes, wants := after(p, set)
+	return settled(p, nodes, wants)
+}
+
+// after returns the nodes without a set, and the pods that get places then, in their order.
+func after(p Problem, set []int) (nodes []whatif.Node, wants []*whatif.Want) {
+	nodes = slices.Clone(p.Nodes)
 	for _, i := range set {
 		n := &nodes[p.Movers[i].Node]
 		if !p.Movers[i].Want.Pod.Plain() {
@@ -302,11 +308,10 @@ func holds(p Problem, set []int) bool {
 	slices.SortStableFunc(all, func(a, b pod) int {
 		return cmp.Or(a.late-b.late, a.rank-b.rank, a.second-b.second, int(a.started-b.started))
 	})
-	var wants []*whatif.Want
 	for _, x := range all {
 		wants = append(wants, x.want)
 	}
-	return settled(p, nodes, wants)
+	return nodes, wants
 }
 
 func settled(p Problem, nodes []whatif.Node, wants []*whatif.Want) bool {

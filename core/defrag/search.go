@@ -192,10 +192,12 @@ func (s *search) forced(t trial) (bool, error) {
 }
 
 // certain reports whether it is certain that the pods of a trial have no places: the search for them was complete, or
-// the first pod without a place fits nowhere, even alone. Pods that hold nothing exclusively are placed one by one, so
-// that other places for them are not searched.
+// the first pod without a place fits nowhere, even alone. Pods that hold nothing exclusively, and pods with devices of
+// claims, are placed one by one, so that other places for them are not searched.
 func (s *search) certain(t trial) bool {
-	plain := slices.ContainsFunc(t.gang.Pods, func(m whatif.Member) bool { return m.Want.Pod.Plain() })
+	plain := slices.ContainsFunc(t.gang.Pods, func(m whatif.Member) bool {
+		return m.Want.Pod.Plain() || m.Want.Devices != nil
+	})
 	if t.out.First < 0 {
 		return false
 	}
@@ -350,7 +352,7 @@ func (s *search) enlarged(t trial) (out [][]int) {
 		cost Cost
 	}
 	var all []found
-	changed, kind := t.changed(s), fmt.Sprint(w.Pod.Shape(), w.Needs, w.Demand, w.Request)
+	changed, kind := t.changed(s), kindOf(w)
 	for _, at := range s.open(w) {
 		for _, add := range s.enoughOn(at, &nodes[at], changed[at], kind, t.set, w) {
 			all = append(all, found{add, s.Cost(add)})
@@ -363,6 +365,11 @@ func (s *search) enlarged(t trial) (out [][]int) {
 		out = append(out, set)
 	}
 	return out
+}
+
+// kindOf returns a text that is equal for pods that the same nodes take, apart from labels and other pods.
+func kindOf(w *whatif.Want) string {
+	return fmt.Sprintf("%s %v %v %s %p", w.Pod.Shape(), w.Needs, w.Demand, w.Request, w.Devices)
 }
 
 // changed returns the nodes that differ in a trial from what they are.
@@ -418,6 +425,7 @@ func (s *search) occupied(t trial) []whatif.Node {
 			}
 		}
 		n.Used = n.Used.Add(w.Needs)
+		n.Give(w, x.Holdings)
 	}
 	return nodes
 }

@@ -53,6 +53,9 @@ func (r Rules) Room(n Node, w *Want, most int) (count int) {
 				break
 			}
 			n.State = next
+			n.Give(w, next.Entries[len(next.Entries)-1].Holdings)
+		} else {
+			n.Give(w, nil)
 		}
 		n.Used = n.Used.Add(w.Needs)
 		count++
@@ -66,15 +69,15 @@ func (r Rules) takes(n *Node, w *Want) bool {
 	case n.Gone || len(n.Lacks(w.Needs)) > 0:
 		return false
 	case w.Pod.Plain():
-		return true
+		return n.givesDevices(w)
 	case r.distrusts(n, w.Demand) != nil:
 		return false
 	case n.State == nil:
-		return true
+		return n.givesDevices(w)
 	}
 	// Fits is much faster than a verdict with its reasons, and is all that counts for a pod without a demand.
 	return n.State.Fits(w.Pod) && (!w.Demand.Binds() || n.State.Takes(w.Pod, w.Demand)) &&
-		r.Guard.Refuses(n.State, w.Pod, w.Demand) == 0
+		r.Guard.Refuses(n.State, w.Pod, w.Demand) == 0 && n.givesDevices(w)
 }
 
 // partners returns the position of the node on which the pods are that a demand wants a pod to be together with, or -1.

@@ -200,7 +200,7 @@ func newGathering(p *Plan, g Gang, step func() error) *gathering {
 	for _, m := range g.Pods {
 		w := m.Want
 		if _, seen := of[w]; !seen {
-			k := kind{key: key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars, w.Request}}
+			k := kind{key: p.keyOf(w)}
 			if w.Peers != nil {
 				k.own = w
 			}

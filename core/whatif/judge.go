@@ -48,14 +48,17 @@ func (r Rules) Judge(n *Node, w *Want, barred []place.Reason) Judgement {
 		}
 	}
 	if w.Pod.Plain() {
+		out.Reasons = append(out.Reasons, n.lacksDevices(w, nil)...)
 		return out.sorted()
 	}
 	out.Reasons = append(out.Reasons, r.distrusts(n, w.Demand)...)
 	if n.State == nil {
 		out.Blind = true
+		out.Reasons = append(out.Reasons, n.lacksDevices(w, nil)...)
 		return out.sorted()
 	}
 	out.Verdict = n.State.Place(w.Pod, w.Demand)
+	out.Reasons = append(out.Reasons, n.lacksDevices(w, out.Verdict.Holdings)...)
 	if out.Verdict.Fits() {
 		if why := r.Guard.Refuses(n.State, w.Pod, w.Demand); why != 0 {
 			out.Reasons = append(out.Reasons, BarReason(why, n.State))
@@ -254,6 +257,7 @@ func (n *Node) After(pods []Resident, gone []int) *Node {
 	if n.State != nil {
 		out.State = n.State.Without(uids...)
 	}
+	out.leave(uids)
 	return &out
 }
 

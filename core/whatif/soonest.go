@@ -65,10 +65,10 @@ func (r Rules) Soonest(next func() *Node, w *Want) (out Soonest) {
 }
 
 // inTheWay returns the pods whose end may make room for w on a node: all that may end, or only those with holdings if
-// the plain amounts are enough. They are in ascending order of namespace and name.
+// the plain amounts are enough and w needs no devices of claims. They are in ascending order of namespace and name.
 func (r Rules) inTheWay(n *Node, w *Want) []Resident {
 	out := n.MayEnd()
-	if len(n.Lacks(w.Needs)) == 0 {
+	if len(n.Lacks(w.Needs)) == 0 && w.Devices == nil {
 		out = slices.DeleteFunc(out, func(x Resident) bool { _, holds := n.entry(x.Pod.UID); return !holds })
 	}
 	slices.SortFunc(out, func(a, b Resident) int { return compareIDs(a.Pod, b.Pod) })

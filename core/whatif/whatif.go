@@ -72,6 +72,9 @@ type Node struct {
 	Kept map[string]Amounts
 	// Pods are the pods whose requests Used contains, as far as they are known. They are never changed.
 	Pods []Resident
+	// Freed and Given are as in [Site]. They are never changed.
+	Freed []string
+	Given []Given
 	// Gone: the node no longer exists, and takes no pods.
 	Gone bool
 }
@@ -169,6 +172,8 @@ type Want struct {
 	Peers Peers
 	// Request is the request whose room the pods use up, or "".
 	Request string
+	// Devices are what the claims of the pods ask for (DRA); nil if they have none, or none that are judged.
+	Devices Devices
 }
 
 // Plan is a cluster on which pods are placed, one after the other. It belongs to one goroutine.
@@ -192,6 +197,12 @@ type key struct {
 	scored       score.Type
 	bars         *Bars
 	request      string
+	devices      Devices
+}
+
+// keyOf returns the key of a want.
+func (p *Plan) keyOf(w *Want) key {
+	return key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars, w.Request, w.Devices}
 }
 
 // costs are the costs of a shape on every node. Each is valid until the node changes.
@@ -317,6 +328,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 		}
 	}
 	n.Used = n.Used.Add(w.Needs)
+	n.Give(w, out.Holdings)
 	p.changes[i]++
 	p.got[i]++
 	return out
@@ -324,7 +336,7 @@ func (p *Plan) put(i int, w *Want, id state.PodID) Placement {
 
 // shapeCosts returns the stored costs of a shape, and makes them if there are none.
 func (p *Plan) shapeCosts(w *Want) *costs {
-	k := key{w.Pod.Shape(), w.Needs.text(), w.Demand, p.strategy(w).Type, w.Bars, w.Request}
+	k := p.keyOf(w)
 	c := p.costs[k]
 	if c == nil {
 		if len(p.costs) >= maxShapes {

@@ -26,7 +26,7 @@ func (d *defragmentation) findAny(step func() error) error {
 	refused := map[string]bool{}
 	tried := 0
 	for _, g := range all {
-		kind := fmt.Sprint(g.Want.Pod.Shape(), g.Want.Demand, g.Want.Needs, g.Priority)
+		kind := fmt.Sprintf("%s %v %v %d %p", g.Want.Pod.Shape(), g.Want.Demand, g.Want.Needs, g.Priority, g.Want.Devices)
 		if refused[kind] || tried == maxAny {
 			d.without = append(d.without, g.ID.String())
 			continue

@@ -269,7 +269,8 @@ func (e *explanation) on(name string, n *state.Node) whatif.Node {
 }
 
 func (e *explanation) want() *whatif.Want {
-	return &whatif.Want{Pod: e.pod.Pod, Demand: e.pod.Demand, Needs: e.pod.Needs, Request: e.pod.Request}
+	return &whatif.Want{Pod: e.pod.Pod, Demand: e.pod.Demand, Needs: e.pod.Needs, Request: e.pod.Request,
+		Devices: e.pod.Devices}
 }
 
 // findWays finds the pods whose end would make room, for the first fewNodes nodes that only lack amounts now.

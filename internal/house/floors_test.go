@@ -123,12 +123,14 @@ var floors = []floor{
 	{"cluster/claims", nil, words(`core/idset core/printable core/topo`), words(`k8s.io/api k8s.io/apimachinery`)},
 	{"cluster/held", nil, words(`core/... api/document api/pod api/v1alpha1 cluster/claims cluster/kube`),
 		words(`k8s.io/api k8s.io/apimachinery`)},
+	{"cluster/allocate", nil, words(`core/place core/printable core/whatif api/pod cluster/claims cluster/kube`),
+		words(`k8s.io/api k8s.io/apimachinery k8s.io/dynamic-resource-allocation`)},
 	{"cluster/group", nil, nil, words(`k8s.io/api`)},
 	{"cluster/manifest", nil, words(`api/pod/quantity core/printable`), append(words(`go.yaml.in/yaml/v3`), inCluster...)},
 	{
 		"cluster/stage",
 		nil,
-		words(`core/... api/... cluster/group cluster/held cluster/kube cluster/manifest cluster/nrt`),
+		words(`core/... api/... cluster/allocate cluster/group cluster/held cluster/kube cluster/manifest cluster/nrt`),
 		append(topologies, inCluster...),
 	},
 	{

@@ -1,0 +1,95 @@
+package stage
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// claimOf gives a pod a claim of a template for one device; device is the one that it has, or "".
+func claimOf(p *v1.Pod, device string) resourcev1.ResourceClaim {
+	name := p.Name + "-gpu"
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("one-gpu")}}
+	p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
+	c := resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: name,
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Pod", UID: p.UID, Controller: new(true)}}}}
+	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
+	if device != "" {
+		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "gpu.example.com", Pool: "a", Device: device}}}}
+	}
+	return c
+}
+
+// withGPUs returns a stage of the nodes a, with two devices, and b, without any. On a, the pod moves has one by a claim
+// of a template, and the pod shares the other one by a claim that others may use. The pod waits has a claim, too.
+func withGPUs(t *testing.T, change func(v *kube.View)) *Stage {
+	t.Helper()
+	moves := running("moves", "a", "1", controlled("ReplicaSet"))
+	shares := running("shares", "a", "1", controlled("ReplicaSet"))
+	waits := running("waits", "", "1", nil)
+	v := &kube.View{Nodes: []v1.Node{node("a", nil), node("b", nil)}, Served: map[string]bool{},
+		Classes: []resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}}, Devices: &kube.Devices{}}
+	v.Devices.Claims = []resourcev1.ResourceClaim{claimOf(&moves, "g0"), claimOf(&shares, "g1"), claimOf(&waits, "")}
+	shares.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("shares-gpu")}}
+	s := resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: new("a"),
+		Pool:    resourcev1.ResourcePool{Name: "a", Generation: 1, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "g0"}, {Name: "g1"}}}
+	v.Devices.Slices, v.Pods = []resourcev1.ResourceSlice{s}, kube.StoreAll([]v1.Pod{moves, shares, waits})
+	change(v)
+	out, err := Of(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A pod that waits gets the device of a pod that leaves. Pods with claims of their own may move, and pods that share
+// one may not.
+func TestPodsWithClaimsWaitAndMove(t *testing.T) {
+	s := withGPUs(t, func(*kube.View) {})
+	w := s.Pending()[0]
+	if w.Want.Devices == nil || len(w.Unjudged) > 0 {
+		t.Fatalf("the claims of the pod that waits are not judged: %v", w.Unjudged)
+	}
+	var rules whatif.Rules
+	for i, n := range s.Nodes() {
+		if j := rules.Judge(&n, w.Want, nil); j.Fits() {
+			t.Errorf("no device is free, and the pod fits on %s", s.Nodes()[i].Name)
+		}
+	}
+	if n := s.Leaving(map[string]bool{"uid-moves": true}).Nodes()[0]; !rules.Judge(&n, w.Want, nil).Fits() {
+		t.Errorf("a device is free, and the pod does not fit: %v", rules.Judge(&n, w.Want, nil).Reasons)
+	}
+	f, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
+	if err != nil || len(f.Movers) != 1 || f.Movers[0].Pod.Name != "moves" || f.Movers[0].Want.Devices == nil {
+		t.Errorf("%+v may move (%v)", f.Movers, err)
+	}
+	if len(f.Fixed) != 1 || !strings.HasPrefix(f.Fixed[0].Why, "has devices of claims (DRA), whose new devices are not "+
+		"predicted: resource claims (several pods may share claim shares-gpu)") {
+		t.Errorf("may not move: %+v", f.Fixed)
+	}
+	p := defrag.Problem{Nodes: s.Nodes(), Pods: []defrag.Goal{{Member: whatif.Member{ID: w.ID(0, 0), Want: w.Want}}},
+		Movers: f.Movers, Most: 3, Trials: 100, Looks: 1000}
+	if r, err := defrag.Find(p, func() error { return nil }); err != nil || r.Plan != nil {
+		t.Errorf("the successor has no device, and there is a plan: %+v (%v)", r.Plan, err)
+	}
+}
+
+// Without the classes of devices, no claim is judged, and that is named.
+func TestClaimsWithoutClasses(t *testing.T) {
+	s := withGPUs(t, func(v *kube.View) { v.Classes = nil })
+	if w := s.Pending()[0]; w.Want.Devices != nil || len(w.Unjudged) != 1 || w.Unjudged[0] != UnjudgedClaims {
+		t.Errorf("not judged: %q", w.Unjudged)
+	}
+}
