@@ -26,7 +26,7 @@ func (s *Stage) claimed(p, existing *v1.Pod) (d whatif.Devices, unjudged []strin
 	if s.allocates == nil || existing == nil {
 		return nil, []string{UnjudgedClaims}
 	}
-	d, why := s.allocates.Of(existing.UID)
+	d, why := s.allocates().Of(existing.UID)
 	if why != "" {
 		return nil, []string{UnjudgedClaims + " (" + printable.Clip(why, 200) + ")"}
 	}

@@ -61,8 +61,8 @@ type Stage struct {
 	// served are the extended resources that DRA serves; nil if that is unknown.
 	served map[string]bool
 	claims *document.Claims // see Claims
-	// allocates decides which pods get devices of claims; nil if no claims are judged.
-	allocates *allocate.Cluster
+	// allocates returns what decides which pods get devices of claims; nil if no claims are judged.
+	allocates func() *allocate.Cluster
 	needs     *needs // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget

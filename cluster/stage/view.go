@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"sync"
 	"time"
 
 	"github.com/tenon-numa/tenon/cluster/allocate"
@@ -23,7 +24,7 @@ func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 	s.admission = v.Admission
 	s.served, s.claims = v.Served, claimed.Of(v)
 	if v.Devices != nil && v.Classes != nil {
-		s.allocates = allocate.New(v, time.Now)
+		s.allocates = sync.OnceValue(func() *allocate.Cluster { return allocate.New(v, time.Now) })
 	}
 	for i := range s.nodes {
 		s.nodes[i].Served = v.Served
