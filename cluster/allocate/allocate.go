@@ -10,7 +10,6 @@ package allocate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -402,7 +401,7 @@ func (c *Cluster) allocate(node string, specs []*resourcev1.ResourceClaimSpec,
 	switch {
 	case ctx.Err() != nil:
 		return nil, tooLong
-	case err != nil && !errors.Is(err, structured.ErrFailedAllocationOnNode):
+	case err != nil && !onNode(err):
 		return nil, printable.Clip(strings.TrimSpace(err.Error()), maxFault)
 	case err != nil || results == nil:
 		return nil, ""
