@@ -142,7 +142,7 @@ func (r *runner) reportLeftOut(format string, args ...any) string {
 	line := "NOT RUN: " + fmt.Sprintf(format, args...)
 	r.say("%s", line)
 	first, _, _ := strings.Cut(line, "\n")
-	r.untested = append(r.untested, first)
+	r.leftOut(first)
 	return line
 }
 

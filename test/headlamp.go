@@ -16,7 +16,7 @@ import (
 func (r *runner) reportOptional(format string, args ...any) {
 	text := fmt.Sprintf("NOT RUN: "+format, args...)
 	r.say("%s", text)
-	r.untested = append(r.untested, text)
+	r.leftOut(text)
 }
 
 // headlamp checks the types of the plugin for Headlamp, and runs its tests. A computer without node, or without access

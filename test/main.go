@@ -52,7 +52,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -92,7 +91,7 @@ func main() {
 	defer stop()
 	r := &runner{out: os.Stdout, began: time.Now()}
 	err := r.run(ctx, os.Args[1:])
-	for _, f := range r.failures.all {
+	for _, f := range r.failed {
 		r.say("%s", strings.Join(f, "\n"))
 	}
 	for _, line := range r.untested {
@@ -127,7 +126,7 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	err := r.debianPackages(ctx)
 	switch what {
 	case "packages":
-		if r.done = append(r.done, "Debian packages"); err == nil && len(r.untested) > 0 {
+		if r.passed("Debian packages"); err == nil && len(r.untested) > 0 {
 			err = errors.New("some Debian packages cannot be had")
 		}
 		return err
@@ -155,28 +154,9 @@ func (r *runner) run(ctx context.Context, args []string) error {
 	return errors.Join(err, r.part(ctx, "unit", args), r.part(ctx, "lab", args), r.part(ctx, "machines", args))
 }
 
-// runner runs the steps, one at a time, and collects their results.
-type runner struct {
-	mu    sync.Mutex // guards out
-	out   io.Writer
-	began time.Time
-	done  []string // the steps that passed, for the last line
-
-	failures  failures // what tests that failed printed last
-	untested  []string // the steps that were not run, one line each
-	installed bool     // packages were installed by this run
-}
-
-// say prints a line with the time since the start.
-func (r *runner) say(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := time.Since(r.began)
-	fmt.Fprintf(r.out, "[%2d:%02d] %s\n", int(t.Minutes()), int(t.Seconds())%60, fmt.Sprintf(format, args...))
-}
-
 // part runs the steps of one part. If a step fails, the others still run: one run reports everything that has to be
-// corrected.
+// corrected. Lab clusters wait most of the time: go test has as many of them run at a time as there are CPUs, and so
+// two rows of steps run beside each other where a step has one cluster at a time.
 func (r *runner) part(ctx context.Context, name string, args []string) error {
 	switch name {
 	case "unit":
@@ -185,12 +165,18 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 				"-model.depth", "1"),
 			r.step(ctx, "effort of the core", "run", "./test/effort"), r.lint(ctx), r.headlamp(ctx))
 	case "lab":
-		return errors.Join(r.heavy(ctx, args, false), r.release(ctx), r.chart(ctx, args), r.trial(ctx, console, args),
-			r.volcano(ctx, args), r.descheduler(ctx, args), r.builtLibrary(ctx, args), r.builtOperators(ctx, args))
+		return errors.Join(r.heavy(ctx, args, false), beside(func() error {
+			return errors.Join(r.chart(ctx, args), r.trial(ctx, console, args), r.builtOperators(ctx, args))
+		}, func() error {
+			return errors.Join(r.release(ctx), r.volcano(ctx, args), r.descheduler(ctx, args), r.builtLibrary(ctx, args))
+		}))
 	}
 	return errors.Join(r.trial(ctx, realNodes, append(slices.Clone(args), "-skip", pinnedNode+"|"+gradedNodes)),
 		r.pinnedNodes(ctx, args))
 }
+
+// house has the rules of the repository.
+const house = "github.com/tenon-numa/tenon/internal/house"
 
 // light tests the packages that link neither a kubelet nor an API server, under the race detector if this computer
 // has it.
@@ -201,6 +187,8 @@ func (r *runner) light(ctx context.Context, args []string) error {
 	if err != nil {
 		return errors.Join(raceErr, err)
 	}
+	// verify has tested the rules of the repository.
+	light = slices.DeleteFunc(light, func(p string) bool { return p == house })
 	if race { // the next step follows more of them, and they use one goroutine each
 		args = append([]string{"-skip", "^TestEveryInterleaving"}, args...)
 	}
@@ -264,85 +252,27 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 		// An API server ends if it does not start within half a minute, so only one starts at a time.
 		line = append(line, "-p", "1")
 	}
-	return r.step(ctx, name, slices.Concat(line, args, packages)...)
+	return r.step(ctx, name, slices.Concat(line, args, slowestFirst(packages))...)
 }
 
-// heartbeat is how long a step may be silent before a line reports that it still runs.
-const heartbeat = 30 * time.Second
+// slowest are the packages whose tests take longest, without the module's path.
+var slowest = []string{"lab/queue", "lab/scheduler", "lab/conformance/remote", "lab/chaos", "lab/groups", "lab/kubelet",
+	"lab/conformance/live", "lab/coarse", "cmd/kubectl-tenon", "core/ledger", "test/vm/guest", "core/defrag",
+	"face/console", "core/sim", "core/place"}
 
-// step runs one go command.
-func (r *runner) step(ctx context.Context, name string, args ...string) error {
-	return r.program(ctx, io.Discard, name, append([]string{"go"}, args...)...)
-}
-
-// program runs one command line as a step, and copies its output to a writer.
-func (r *runner) program(ctx context.Context, copies io.Writer, name string, line ...string) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: not run: %w", name, context.Cause(ctx))
-	}
-	r.say("%s: %s", name, shorten(line))
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
-	cmd.Cancel = func() error {
-		signal := syscall.SIGINT
-		if errors.Is(context.Cause(ctx), errSilent) {
-			signal = syscall.SIGQUIT // tests print where they stand
+// slowestFirst returns the packages in the order in which go test begins them: a run then does not end with one slow
+// package beside an idle CPU.
+func slowestFirst(packages []string) []string {
+	rank := func(p string) int {
+		i := slices.IndexFunc(slowest, func(s string) bool { return strings.HasSuffix(p, "/"+s) })
+		if i < 0 {
+			return len(slowest)
 		}
-		return syscall.Kill(-cmd.Process.Pid, signal)
+		return i
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a test's own processes end with it
-	cmd.WaitDelay = time.Minute
-	alive, stop := context.WithCancel(ctx)
-	defer stop()
-	w := &progressWriter{r: r, wrote: make(chan struct{}, 1)}
-	go w.beat(alive, name, began)
-	out := io.MultiWriter(w, &r.failures, copies)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Run(); err != nil {
-		r.say("%s: failed after %s", name, time.Since(began).Round(time.Second))
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	r.done = append(r.done, name)
-	r.say("%s: passed in %s", name, time.Since(began).Round(time.Second))
-	return nil
-}
-
-// progressWriter passes a step's output on. Its method beat prints a line whenever there was no output for the time
-// heartbeat, until the context ends.
-type progressWriter struct {
-	r     *runner
-	wrote chan struct{}
-}
-
-func (w *progressWriter) Write(p []byte) (int, error) {
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	select {
-	case w.wrote <- struct{}{}:
-	default:
-	}
-	return w.r.out.Write(p)
-}
-
-func (w *progressWriter) beat(ctx context.Context, name string, began time.Time) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.wrote:
-		case <-time.After(heartbeat):
-			w.r.say("%s: still running after %s", name, time.Since(began).Round(time.Second))
-		}
-	}
-}
-
-// shorten returns a command line as text: at most its first seven words, and how many more there are.
-func shorten(args []string) string {
-	const most = 7
-	if len(args) <= most {
-		return strings.Join(args, " ")
-	}
-	return fmt.Sprintf("%s ... (%d more)", strings.Join(args[:most], " "), len(args)-most)
+	out := slices.Clone(packages)
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	return out
 }
 
 // raceDetector reports whether go test -race can be linked here: it needs cgo and a C compiler.

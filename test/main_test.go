@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -55,5 +57,40 @@ func TestSkippedTestsAreSeen(t *testing.T) {
 	}
 	if want := []string{"b_test.go:9: no busybox"}; !slices.Equal(s.why, want) {
 		t.Errorf("skipped because %q, want %q", s.why, want)
+	}
+}
+
+// The slowest packages begin first, and the others stay in their order.
+func TestSlowPackagesBeginFirst(t *testing.T) {
+	got := slowestFirst([]string{"x/a", "x/core/ledger", "x/lab/scheduler", "x/lab", "x/lab/queue"})
+	if want := []string{"x/lab/queue", "x/lab/scheduler", "x/core/ledger", "x/a", "x/lab"}; !slices.Equal(got, want) {
+		t.Errorf("order %q, want %q", got, want)
+	}
+}
+
+// Output of steps that run at a time is not mixed within lines, and each failed test keeps its own last lines.
+func TestStepsRunBesideEachOther(t *testing.T) {
+	var out strings.Builder
+	r := &runner{out: &out}
+	shell := func(name, line string) func() error {
+		return func() error { return r.program(t.Context(), io.Discard, name, "sh", "-c", line) }
+	}
+	err := beside(
+		shell("one", `for i in 1 2 3 4 5 6 7 8; do printf 'fi'; printf 'rst\n'; done; printf 'end'`),
+		shell("two", `for i in 1 2 3 4 5 6 7 8; do printf 'sec'; printf 'ond\n'; done
+			printf -- '--- FAIL: TestTwo (0s)\n    two_test.go:1: wrong\n'; exit 1`))
+	if err == nil || !strings.Contains(err.Error(), "two: exit status 1") || strings.Contains(err.Error(), "one") {
+		t.Errorf("error %v, want that of step two", err)
+	}
+	count := map[string]int{}
+	for line := range strings.Lines(out.String()) {
+		count[strings.TrimSpace(line)]++
+	}
+	if count["first"] != 8 || count["second"] != 8 || count["end"] != 1 {
+		t.Errorf("lines are mixed or missing:\n%s", out.String())
+	}
+	want := [][]string{{"--- FAIL: TestTwo (0s)", "    two_test.go:1: wrong"}}
+	if !slices.EqualFunc(r.failed, want, slices.Equal[[]string]) || !slices.Equal(r.done, []string{"one"}) {
+		t.Errorf("failed %q, done %q", r.failed, r.done)
 	}
 }

@@ -49,7 +49,7 @@ func (r *runner) trial(ctx context.Context, name string, args []string) error {
 	if err != nil || len(out.why) == 0 {
 		return err
 	}
-	r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
+	r.withdraw(name)
 	return r.reportNotRun("%s: %s", name, strings.Join(out.why, "; "))
 }
 

@@ -51,7 +51,7 @@ func (r *runner) checkSubjects(ctx context.Context, since string) error {
 		}
 	}
 	if len(errs) == 0 {
-		r.done = append(r.done, name)
+		r.passed(name)
 	}
 	r.say("%s: %d commits since %s are checked, %d are wrong", name, len(lines), since, len(errs))
 	return errors.Join(errs...)

@@ -17,7 +17,7 @@ import (
 // internal/house, such as formatting and the lengths of lines and files. It checks the subjects of commits, too.
 func (r *runner) verify(ctx context.Context) error {
 	return errors.Join(r.checkGenerated(ctx), r.checkOpenAPI(ctx), r.checkSubjects(ctx, firstChecked),
-		r.step(ctx, "rules of the repository", "test", "-count=1", "./internal/house"))
+		r.step(ctx, "rules of the repository", "test", "-count=1", house))
 }
 
 // checkOpenAPI validates the OpenAPI document of the console. The validator is built from source, like the
@@ -66,7 +66,7 @@ func (r *runner) checkGenerated(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if stale := differingFiles(before, after); len(stale) > 0 {
-		r.done = slices.DeleteFunc(r.done, func(s string) bool { return s == name })
+		r.withdraw(name)
 		return fmt.Errorf("%s: these were not current, and are now: %s", name, strings.Join(stale, ", "))
 	}
 	return nil
