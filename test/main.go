@@ -1,12 +1,13 @@
 // Command test runs every check of the modules in go.work, in three parts, the quickest first. Part unit: whether
 // generated files are current, go vet, and the packages that link neither a kubelet nor an API server, under the race
-// detector. It also has interleavings of the ledger, the work of the core beside a recorded baseline, the linters,
-// and the plugin for Headlamp. Part lab: the other packages, images and chart, the chart on an API server, the
-// console in a browser, the plugin for Volcano's scheduler, and the plugin in scheduler-library and gangs of other
-// operators where these are built. Part machines: the tests on real nodes. Before that it installs the Debian packages
-// that some tests need. The tests of the node whose agent pins containers and of the one whose CPUs come from claims
-// run only if something that they depend on has changed in the last 60 commits. If the run has taken an hour by then,
-// these tests are NOT RUN. A trial that prints nothing for ten minutes is ended, and run again.
+// detector where they use several goroutines. It also has interleavings of the ledger, the work of the core beside a
+// recorded baseline, the linters, and the plugin for Headlamp. Part lab: the other packages, images and chart, the
+// chart on an API server, the console in a browser, the plugin for Volcano's scheduler, and the plugin in
+// scheduler-library and gangs of other operators where these are built. Part machines: the tests on real nodes. Before
+// that it installs the Debian packages that some tests need. The tests of the node whose agent pins containers and of
+// the one whose CPUs come from claims run only if something that they depend on has changed in the last 60 commits. If
+// the run has taken an hour by then, these tests are NOT RUN. A trial that prints nothing for ten minutes is ended, and
+// run again.
 //
 //	go run ./test [ARGS...]        all of the above; ARGS go to go test
 //	go run ./test unit [ARGS...]   only that part; so for lab and machines
@@ -161,7 +162,7 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 	switch name {
 	case "unit":
 		return errors.Join(r.verify(ctx), r.step(ctx, "vet", "vet", "work"), r.light(ctx, args),
-			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", "TestEveryInterleaving",
+			r.step(ctx, "every interleaving", "test", "-timeout", "40m", "./core/ledger", "-run", interleavings,
 				"-model.depth", "1"),
 			r.step(ctx, "effort of the core", "run", "./test/effort"), r.lint(ctx), r.headlamp(ctx))
 	case "lab":
@@ -178,8 +179,11 @@ func (r *runner) part(ctx context.Context, name string, args []string) error {
 // house has the rules of the repository.
 const house = "github.com/tenon-numa/tenon/internal/house"
 
-// light tests the packages that link neither a kubelet nor an API server, under the race detector if this computer
-// has it.
+// interleavings are the tests of core/ledger that follow interleavings. Each uses one goroutine.
+const interleavings = "^Test(Every|Random)Interleaving"
+
+// light tests the packages that link neither a kubelet nor an API server. The packages that use several goroutines are
+// tested under the race detector if this computer has it, without the interleavings, which are a step of their own.
 func (r *runner) light(ctx context.Context, args []string) error {
 	race, raceErr := r.raceDetector(ctx)
 	r.say("listing packages")
@@ -189,10 +193,26 @@ func (r *runner) light(ctx context.Context, args []string) error {
 	}
 	// verify has tested the rules of the repository.
 	light = slices.DeleteFunc(light, func(p string) bool { return p == house })
-	if race { // the next step follows more of them, and they use one goroutine each
-		args = append([]string{"-skip", "^TestEveryInterleaving"}, args...)
+	if !race {
+		return errors.Join(raceErr, r.test(ctx, "light", false, args, light))
 	}
-	return errors.Join(raceErr, r.test(ctx, "light", race, args, light))
+	several, one := splitByGoroutines(light)
+	return errors.Join(raceErr, r.test(ctx, "single-threaded", false, args, one),
+		r.test(ctx, "light", true, append([]string{"-skip", interleavings}, args...), several))
+}
+
+// splitByGoroutines splits packages by whether their code or tests use several goroutines. The race detector finds
+// nothing where there is one: in the packages of the core, but for two (internal/house, TestCoreUsesOneGoroutine).
+func splitByGoroutines(packages []string) (several, one []string) {
+	for _, p := range packages {
+		name, isCore := strings.CutPrefix(p, "github.com/tenon-numa/tenon/core/")
+		if isCore && name != "answers" && name != "ledger" {
+			one = append(one, p)
+		} else {
+			several = append(several, p)
+		}
+	}
+	return several, one
 }
 
 // heavy tests the packages that link k8s.io/kubernetes. With race it uses the race detector, and fails without one.

@@ -26,6 +26,18 @@ x/untested k8s.io/kubernetes/pkg/kubelet
 	}
 }
 
+func TestPackagesOfSeveralGoroutinesAreRaced(t *testing.T) {
+	const m = "github.com/tenon-numa/tenon/"
+	several, one := splitByGoroutines([]string{m + "core/answers", m + "core/place", m + "core/place/scenario",
+		m + "core/ledger", m + "face/cli"})
+	if want := []string{m + "core/answers", m + "core/ledger", m + "face/cli"}; !slices.Equal(several, want) {
+		t.Errorf("packages of several goroutines: %q, want %q", several, want)
+	}
+	if want := []string{m + "core/place", m + "core/place/scenario"}; !slices.Equal(one, want) {
+		t.Errorf("packages of one goroutine: %q, want %q", one, want)
+	}
+}
+
 func TestRaceDetectorNeedsCgoAndACompiler(t *testing.T) {
 	have := func(string) (string, error) { return "/usr/bin/cc", nil }
 	missing := func(string) (string, error) { return "", errors.New("not found") }

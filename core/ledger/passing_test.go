@@ -15,7 +15,7 @@ import (
 // Six pods come to a node of up to four NUMA nodes in random interleavings, since there are too many to follow all. The
 // checks of the model hold: no pod is refused, no prediction is wrong, and pods that wait get their turns. Pods pass
 // each other in many of these.
-func TestPodsPassEachOtherInRandomInterleavings(t *testing.T) {
+func TestRandomInterleavingsOfPodsThatPass(t *testing.T) {
 	passes := 0
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 0))

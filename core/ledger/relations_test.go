@@ -53,7 +53,7 @@ var met int
 
 // Six pods, most of them related to others, come to a node in random interleavings with reports, ends and restarts. The
 // checks of the model hold, and every pod is where its demand wants it.
-func TestRelatedPodsAreWhereTheyHaveToBe(t *testing.T) {
+func TestRandomInterleavingsOfRelatedPods(t *testing.T) {
 	met = 0
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 1))

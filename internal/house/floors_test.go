@@ -439,6 +439,34 @@ func TestCoreActsOnNothing(t *testing.T) {
 	}
 }
 
+// The packages of core use one goroutine, in their tests too, but for two that have locks. go run ./test therefore
+// tests only these two under the race detector.
+func TestCoreUsesOneGoroutine(t *testing.T) {
+	for _, p := range packages(t) {
+		if !match("core/...", p.path) || p.path == "core/answers" || p.path == "core/ledger" {
+			continue
+		}
+		for _, imp := range p.imports(true) {
+			if match("sync/...", imp) {
+				t.Errorf("%s imports %s", p.path, imp)
+			}
+		}
+		for _, f := range p.files {
+			ast.Inspect(f.syntax, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%s: a goroutine is started", p.at(n))
+				case *ast.SelectorExpr:
+					if n.Sel.Name == "Parallel" || n.Sel.Name == "RunParallel" {
+						t.Errorf("%s: a test runs beside others", p.at(n))
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
 // match reports whether a pattern ("a/b", "a/b/...") names a package.
 func match(pattern, pkg string) bool {
 	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
