@@ -25,7 +25,6 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/whatif"
-	"github.com/tenon-numa/tenon/lab/controllers"
 	labkubelet "github.com/tenon-numa/tenon/lab/kubelet"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
@@ -41,8 +40,8 @@ type sets struct {
 	names []string
 }
 
-// create creates a controller of a pod, and returns what has become of the pod.
-func (s *sets) create(ctx context.Context, t *testing.T, name string, cpus int) workload.Fate {
+// create creates a controller of a pod, and reports whether the pod gets a node.
+func (s *sets) create(ctx context.Context, t *testing.T, name string, cpus int) (placed bool) {
 	t.Helper()
 	p := pod(name, "", cpus)
 	p.Labels = map[string]string{"set": name}
@@ -72,19 +71,51 @@ func (s *sets) create(ctx context.Context, t *testing.T, name string, cpus int) 
 		t.Fatal(err)
 	}
 	s.names = append(s.names, name)
-	var fate workload.Fate
 	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		for _, p := range pods {
 			if p.Labels["set"] == name {
-				fate, _ = workload.FateOf(p)
-				return fate != workload.Waiting
+				fate, _ := workload.FateOf(p)
+				placed = p.Spec.NodeName != ""
+				return placed || fate == workload.Pending
 			}
 		}
 		return false
 	}); err != nil {
 		t.Fatalf("the pod of %s: %v", name, err)
 	}
-	return fate
+	return placed
+}
+
+// allRun waits until the pods of all controllers run.
+func (s *sets) allRun(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		running := map[string]bool{}
+		for _, p := range pods {
+			running[p.Labels["set"]] = running[p.Labels["set"]] || p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil
+		}
+		return !slices.ContainsFunc(s.names, func(name string) bool { return !running[name] })
+	}); err != nil {
+		t.Fatalf("not all pods run: %v", err)
+	}
+}
+
+// fill creates as many controllers as have room, at most 16. Their pods have CPUs by cpus. Two of five end again.
+func (s *sets) fill(ctx context.Context, t *testing.T, r *rand.Rand, prefix string, cpus func() int) {
+	t.Helper()
+	for i := range 16 {
+		name := fmt.Sprint(prefix, "-s", i)
+		if !s.create(ctx, t, name, cpus()) {
+			s.end(ctx, t, name)
+			break
+		}
+	}
+	s.allRun(ctx, t)
+	var gone []string
+	for _, i := range r.Perm(len(s.names))[:len(s.names)*2/5] {
+		gone = append(gone, s.names[i])
+	}
+	s.end(ctx, t, gone...)
 }
 
 // evictionsAreIgnored has a Job create a new pod after an eviction, although it allows no failures.
@@ -190,27 +221,15 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 	}
 }
 
-// startControlled starts a cluster whose controllers run.
-func startControlled(ctx context.Context, t *testing.T) *world {
+// newSets returns the cluster for controllers of pods, and kubectl-tenon.
+func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
 	t.Helper()
-	w := start(ctx, t)
-	m, err := controllers.Start(w.Dir, w.KubeconfigPath)
+	program, err := sharedCommand()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
-}
-
-// newSets starts a cluster whose controllers run, and builds kubectl-tenon.
-func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
-	t.Helper()
-	w := startControlled(ctx, t)
-	return &sets{world: w}, newCommand(ctx, t, w)
+	w := start(ctx, t)
+	return &sets{world: w}, commandFor{program, w.KubeconfigPath}
 }
 
 // scatter creates controllers until a pod does not fit, ends two of five, and creates a pod for most of a NUMA node. It
@@ -218,18 +237,7 @@ func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
 func (s *sets) scatter(ctx context.Context, t *testing.T, r *rand.Rand, tenon commandFor,
 	prefix string) (goal, file string, p planned) {
 	t.Helper()
-	for i := range 16 {
-		name := fmt.Sprint(prefix, "-s", i)
-		if s.create(ctx, t, name, 2+r.IntN(4)) == workload.Pending {
-			s.end(ctx, t, name)
-			break
-		}
-	}
-	var gone []string
-	for _, i := range r.Perm(len(s.names))[:len(s.names)*2/5] {
-		gone = append(gone, s.names[i])
-	}
-	s.end(ctx, t, gone...)
+	s.fill(ctx, t, r, prefix, func() int { return 2 + r.IntN(4) })
 	large := pod(prefix+"-goal", "", 11+r.IntN(4))
 	s.world.create(ctx, t, large)
 	if s.tried(ctx, t, large.Name) != workload.Pending {
@@ -289,11 +297,12 @@ func TestPlansAmongOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(*rounds)*40*time.Second)
 	defer cancel()
 	s, tenon := newSets(ctx, t)
-	if _, err := s.client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000, PreemptionPolicy: new(v1.PreemptNever)},
-		metav1.CreateOptions{}); err != nil {
+	classes := s.client.SchedulingV1().PriorityClasses()
+	if _, err := classes.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000,
+		PreemptionPolicy: new(v1.PreemptNever)}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	deletes(t, classes, "high")
 	plans, waits, lost := 0, 0, 0
 	for k := range uint64(max(2, *rounds/4)) {
 		r := rand.New(rand.NewPCG(*seed+k, 5))
@@ -341,20 +350,6 @@ func TestPlansAmongOthers(t *testing.T) {
 		waits, lost)
 	if plans == 0 {
 		t.Error("no plan was carried out")
-	}
-}
-
-// forget deletes the requests that a plan has left behind.
-func (s *sets) forget(ctx context.Context, t *testing.T) {
-	t.Helper()
-	list, err := s.requests.In("default").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range list.Items {
-		if err := s.requests.In("default").Delete(ctx, r.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -458,15 +453,7 @@ func TestPlansThatCannotGoOn(t *testing.T) {
 		t.Errorf("defrag apply again: exit code %d\n%s%s", code, out, errs)
 	}
 	s.world.run(ctx, t, goal)
-	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
-		running := map[string]bool{}
-		for _, p := range pods {
-			running[p.Labels["set"]] = running[p.Labels["set"]] || p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil
-		}
-		return !slices.ContainsFunc(s.names, func(name string) bool { return !running[name] })
-	}); err != nil {
-		t.Errorf("not all pods run: %v", err)
-	}
+	s.allRun(ctx, t)
 	s.runs(ctx, t, goal)
 }
 
@@ -486,12 +473,14 @@ func (s *sets) reported(ctx context.Context, t *testing.T, tenon commandFor, fil
 // grant binds a role for people to a user.
 func (s *sets) grant(ctx context.Context, t *testing.T, role, user string) {
 	t.Helper()
-	_, err := s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role}, Subjects: []rbacv1.Subject{{Kind: "User", Name: user}},
+	bindings, name := s.client.RbacV1().ClusterRoleBindings(), user+"-"+role
+	_, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{{Kind: "User", Name: user}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	deletes(t, bindings, name)
 }
 
 // The pods of a budget that allows one eviction at a time leave a node one after the other.
@@ -500,10 +489,11 @@ func TestANodeIsLeftAsBudgetsAllow(t *testing.T) {
 	defer cancel()
 	s, tenon := newSets(ctx, t)
 	for _, name := range []string{"s0", "s1", "s2"} {
-		if s.create(ctx, t, name, 4) != workload.Running {
-			t.Fatalf("%s does not run", name)
+		if !s.create(ctx, t, name, 4) {
+			t.Fatalf("%s gets no node", name)
 		}
 	}
+	s.allRun(ctx, t)
 	list, err := s.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -17,17 +17,6 @@ type commandFor struct {
 	program, kubeconfig string
 }
 
-func newCommand(ctx context.Context, t *testing.T, w *world) commandFor {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "kubectl-tenon")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/kubectl-tenon")
-	cmd.Dir = "../.."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build kubectl-tenon: %v\n%s", err, out)
-	}
-	return commandFor{program, w.KubeconfigPath}
-}
-
 // run runs a command, and returns its output and exit code.
 func (c commandFor) run(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()

@@ -50,17 +50,20 @@ func newDescheduler(ctx context.Context, t *testing.T, s *sets) *descheduler {
 			rule("scheduling.k8s.io", "priorityclasses", "get", "watch", "list"),
 			rule("policy", "poddisruptionbudgets", "get", "watch", "list"),
 			rule("", "persistentvolumeclaims", "get", "watch", "list")}}
-	if _, err := s.client.RbacV1().ClusterRoles().Create(ctx, own, metav1.CreateOptions{}); err != nil {
+	roles, bindings := s.client.RbacV1().ClusterRoles(), s.client.RbacV1().ClusterRoleBindings()
+	if _, err := roles.Create(ctx, own, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	deletes(t, roles, own.Name)
 	for _, role := range []string{own.Name, "tenon-operator", "tenon-pod-mover"} {
-		_, err := s.client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		b, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "descheduler-" + role},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		deletes(t, bindings, b.Name)
 	}
 	config, err := clientcmd.LoadFromFile(s.KubeconfigPath)
 	if err != nil {
@@ -236,10 +239,12 @@ func TestTheDeschedulerMovesNoMoreImportantPods(t *testing.T) {
 	defer cancel()
 	s, tenon := newSets(ctx, t)
 	d := newDescheduler(ctx, t, s)
-	if _, err := s.client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: -10}, metav1.CreateOptions{}); err != nil {
+	classes := s.client.SchedulingV1().PriorityClasses()
+	if _, err := classes.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: -10},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	deletes(t, classes, "low")
 	goal := d.needsMoves(ctx, t, tenon)
 	was, err := s.client.CoreV1().Pods("default").Get(ctx, goal, metav1.GetOptions{})
 	if err != nil {

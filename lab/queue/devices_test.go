@@ -32,18 +32,20 @@ const (
 // gpus are the NUMA nodes of the devices of each node: the ones of NUMA node 1 come first.
 var gpus = []int64{1, 0}
 
-// startGPUs starts a cluster with one device on each NUMA node, a class for them that serves an extended resource, and
-// a template for claims of one.
+// startGPUs returns the cluster with one device on each NUMA node, a class for them that serves an extended resource,
+// and a template for claims of one.
 func startGPUs(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	w := startControlled(ctx, t)
+	w := start(ctx, t)
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
 	class.Spec.ExtendedResourceName = new(gpuResource)
 	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{
 		Expression: fmt.Sprintf("device.driver == %q", gpuDriver)}}}
-	if _, err := w.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+	classes, published := w.client.ResourceV1().DeviceClasses(), w.client.ResourceV1().ResourceSlices()
+	if _, err := classes.Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	deletes(t, classes, class.Name)
 	for _, node := range []string{"a", "b"} {
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + "-gpus"}}
 		s.Spec = resourcev1.ResourceSliceSpec{Driver: gpuDriver, NodeName: &node,
@@ -53,9 +55,10 @@ func startGPUs(ctx context.Context, t *testing.T) *world {
 				Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 					"resource.kubernetes.io/numaNode": {IntValue: &numa}}})
 		}
-		if _, err := w.client.ResourceV1().ResourceSlices().Create(ctx, s, metav1.CreateOptions{}); err != nil {
+		if _, err := published.Create(ctx, s, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		deletes(t, published, s.Name)
 	}
 	x := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one-gpu"}}
 	x.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{

@@ -4,11 +4,9 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,17 +22,9 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/lab"
-	"github.com/tenon-numa/tenon/lab/controllers"
-	"github.com/tenon-numa/tenon/lab/operators"
 	"github.com/tenon-numa/tenon/lab/scheduler"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
-
-func TestMain(m *testing.M) {
-	controllers.MaybeChild()
-	lab.MaybeChild()
-	os.Exit(m.Run())
-}
 
 // The kubelets of two nodes give pods 14 CPUs on each of two NUMA nodes.
 const (
@@ -72,32 +62,23 @@ type world struct {
 	sched    *scheduler.Running
 }
 
+// start returns the cluster, which has no pods and requests, with a scheduler.
 func start(ctx context.Context, t *testing.T) *world {
 	t.Helper()
-	definition, err := operators.ProvisioningRequests(ctx)
+	c, err := sharedCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "tight"}, {Name: "b", Machine: "tight"}},
-		Machines: fstest.MapFS{"tight.txt": {Data: []byte(machine)}, "tight.yaml": {Data: []byte(kubelet)}},
-		CRDs:     [][]byte{definition}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	w := &world{Cluster: c, client: kubernetes.NewForConfigOrDie(c.RESTConfig())}
 	if w.requests, err = provisioning.NewClient(c.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
-	w.schedule(t)
 	if w.pods, err = workload.Follow(ctx, w.client); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.pods.Stop)
+	w.clean(ctx, t)
+	w.schedule(t)
 	return w
 }
 

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,15 +26,6 @@ type scene struct {
 	*sets
 
 	tenon commandFor
-}
-
-// cordon makes a node schedulable or not, and waits until commands see it.
-func (s *scene) cordon(ctx context.Context, t *testing.T, node string, is bool) {
-	t.Helper()
-	if _, err := s.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType,
-		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, is), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // on creates pods on a node, one after the other. Those whose names begin with m are of a ReplicaSet each, and may

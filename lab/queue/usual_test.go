@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/tenon-numa/tenon/lab/workload"
 )
 
 // Whatever is planned for the usual workload is carried out: all pods run again, and as many pods of each shape fit as
@@ -22,18 +20,7 @@ func TestUsualPlansAreCarriedOut(t *testing.T) {
 	plans, moves := 0, 0
 	for k := range uint64(max(3, *rounds/4)) {
 		r := rand.New(rand.NewPCG(*seed+k, 6))
-		for i := range 16 {
-			name := fmt.Sprintf("r%d-s%d", k, i)
-			if s.create(ctx, t, name, 2+r.IntN(6)) == workload.Pending {
-				s.end(ctx, t, name)
-				break
-			}
-		}
-		var gone []string
-		for _, i := range r.Perm(len(s.names))[:len(s.names)*2/5] {
-			gone = append(gone, s.names[i])
-		}
-		s.end(ctx, t, gone...)
+		s.fill(ctx, t, r, fmt.Sprint("r", k), func() int { return 2 + r.IntN(6) })
 		file, p := tenon.plan(ctx, t, "--usual", "--most", "4")
 		if len(p.Moves) > 0 {
 			plans, moves = plans+1, moves+len(p.Moves)
