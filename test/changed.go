@@ -16,26 +16,26 @@ import (
 // makes the long tests that depend on the package run.
 const recentCommits = 60
 
-// pinnedNode boots a real node whose agent pins containers, and one whose CPUs come from claims.
-const pinnedNode = "^(TestPinnedNode|TestCPUClaims)$"
+// pinnedNode boots a real node whose agent pins containers, and claimedNode one whose CPUs come from claims.
+const pinnedNode, claimedNode = "^TestPinnedNode$", "^TestCPUClaims$"
 
 // gradedNodes boots two nodes of 20 CPUs and plays the conformance suite on them, which only go run ./test node does.
 const gradedNodes = "^TestGradedNodes$"
 
-// pinnedPackages are the packages whose changes make these tests run: the tests, and the program that their nodes run.
+// pinnedPackages are the packages whose changes make both run: the tests, and the program that their nodes run.
 var pinnedPackages = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 
 // pinnedLatestStart is the latest time in a run at which these tests begin. If they began later, they would not end
 // within the 90 minutes of continuous integration.
 const pinnedLatestStart = 60 * time.Minute
 
-// pinnedNodes runs the tests of pinnedNode if something that they depend on has changed lately. They take 15 minutes,
-// which is too long for every run. If they have to run but the run was too slow, the last lines of the run report that
-// too.
+// pinnedNodes runs pinnedNode and claimedNode if something that they depend on has changed lately. They take minutes,
+// which is too long for every run. They run beside each other, because a guest keeps one CPU busy. If they have to run
+// but the run was too slow, the last lines of the run report that too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	why, err := mustRun(ctx, pinnedPackages)
 	if err != nil {
-		return fmt.Errorf("find out whether %s has to run: %w", pinnedNode, err)
+		return fmt.Errorf("find out whether pinning on a real node has to run: %w", err)
 	}
 	if why == "" {
 		r.say("pinning on a real node: left out, as nothing that it depends on has changed in %d commits "+
@@ -48,7 +48,9 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 		return nil
 	}
 	r.say("pinning on a real node: runs, because %s", why)
-	return r.trial(ctx, realNodes, append(slices.Clone(args), "-run", pinnedNode))
+	return beside(
+		func() error { return r.trial(ctx, pinning, append(slices.Clone(args), "-run", pinnedNode)) },
+		func() error { return r.trial(ctx, claimedCPUs, append(slices.Clone(args), "-run", claimedNode)) })
 }
 
 // mustRun returns why the tests of the packages have to run, or "". The reason is a change in the last commits or in

@@ -14,6 +14,8 @@ import (
 // separate step: it builds programs, takes minutes and all CPUs of a small computer, and prints its progress.
 var trials = map[string]string{
 	realNodes:    "github.com/tenon-numa/tenon/test/vm/realnode/trial",
+	pinning:      "github.com/tenon-numa/tenon/test/vm/realnode/trial",
+	claimedCPUs:  "github.com/tenon-numa/tenon/test/vm/realnode/trial",
 	installation: "github.com/tenon-numa/tenon/test/vm/realnode/install",
 	console:      "github.com/tenon-numa/tenon/test/console",
 	operators:    "github.com/tenon-numa/tenon/lab/operators",
@@ -21,6 +23,8 @@ var trials = map[string]string{
 
 const (
 	realNodes    = "real nodes"
+	pinning      = "pinning on a real node"
+	claimedCPUs  = "claimed CPUs on a real node"
 	installation = "installation on a real node"
 	console      = "console in a browser"
 	operators    = "gangs of operators"
