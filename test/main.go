@@ -51,7 +51,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -156,8 +158,8 @@ func (r *runner) run(ctx context.Context, args []string) error {
 }
 
 // part runs the steps of one part. If a step fails, the others still run: one run reports everything that has to be
-// corrected. Lab clusters wait most of the time: go test has as many of them run at a time as there are CPUs, and so
-// two rows of steps run beside each other where a step has one cluster at a time.
+// corrected. Lab clusters wait most of the time, so two rows of steps run beside each other where a step has one
+// cluster.
 func (r *runner) part(ctx context.Context, name string, args []string) error {
 	switch name {
 	case "unit":
@@ -270,9 +272,12 @@ func (r *runner) test(ctx context.Context, kind string, race bool, args, package
 		name += " under the race detector"
 		line = append(line, "-race")
 	}
-	if race && kind == "heavy" {
+	switch {
+	case kind == "heavy" && race:
 		// An API server ends if it does not start within half a minute, so only one starts at a time.
 		line = append(line, "-p", "1")
+	case kind == "heavy": // clusters wait most of the time
+		line = append(line, "-p", strconv.Itoa(runtime.NumCPU()+1))
 	}
 	return r.step(ctx, name, slices.Concat(line, args, slowestFirst(packages))...)
 }
