@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,8 +31,8 @@ var pinnedPackages = []string{"./test/vm/realnode/trial", "./cmd/tenon-agent"}
 const pinnedLatestStart = 60 * time.Minute
 
 // pinnedNodes runs pinnedNode and claimedNode if something that they depend on has changed lately. They take minutes,
-// which is too long for every run. They run beside each other, because a guest keeps one CPU busy. If they have to run
-// but the run was too slow, the last lines of the run report that too.
+// which is too long for every run. They run one after the other: a guest keeps one CPU busy, and what a busy computer
+// delays ends their waits. If they have to run but the run was too slow, the last lines of the run report that too.
 func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 	why, err := mustRun(ctx, pinnedPackages)
 	if err != nil {
@@ -48,9 +49,8 @@ func (r *runner) pinnedNodes(ctx context.Context, args []string) error {
 		return nil
 	}
 	r.say("pinning on a real node: runs, because %s", why)
-	return beside(
-		func() error { return r.trial(ctx, pinning, append(slices.Clone(args), "-run", pinnedNode)) },
-		func() error { return r.trial(ctx, claimedCPUs, append(slices.Clone(args), "-run", claimedNode)) })
+	return errors.Join(r.trial(ctx, claimedCPUs, append(slices.Clone(args), "-run", claimedNode)),
+		r.trial(ctx, pinning, append(slices.Clone(args), "-run", pinnedNode)))
 }
 
 // mustRun returns why the tests of the packages have to run, or "". The reason is a change in the last commits or in
