@@ -438,8 +438,8 @@ func (c *capacity) writeKept(w io.Writer) error {
 		}
 		items = append(items, fmt.Sprintf("%s (%d)", name, sum[name]))
 	}
-	_, err := fmt.Fprintf(w, "Room is kept for %d pods that have not come, of requests %s.\n", pods,
-		strings.Join(items, ", "))
+	_, err := fmt.Fprintf(w, "Room is kept for %s not come, of %s %s.\n", choose(pods, "1 pod that has",
+		fmt.Sprintf("%d pods that have", pods)), choose(len(sum), "request", "requests"), strings.Join(items, ", "))
 	if err == nil && len(devices) > 0 {
 		items = nil
 		for _, driver := range slices.Sorted(maps.Keys(devices)) {
