@@ -224,12 +224,8 @@ func (s *sets) runs(ctx context.Context, t *testing.T, goal string) {
 // newSets returns the cluster for controllers of pods, and kubectl-tenon.
 func newSets(ctx context.Context, t *testing.T) (*sets, commandFor) {
 	t.Helper()
-	program, err := sharedCommand()
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := start(ctx, t)
-	return &sets{world: w}, commandFor{program, w.KubeconfigPath}
+	return &sets{world: w}, w.command(t)
 }
 
 // scatter creates controllers until a pod does not fit, ends two of five, and creates a pod for most of a NUMA node. It

@@ -17,6 +17,16 @@ type commandFor struct {
 	program, kubeconfig string
 }
 
+// command returns kubectl-tenon for the cluster.
+func (w *world) command(t *testing.T) commandFor {
+	t.Helper()
+	program, err := sharedCommand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return commandFor{program, w.KubeconfigPath}
+}
+
 // run runs a command, and returns its output and exit code.
 func (c commandFor) run(ctx context.Context, t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()

@@ -26,7 +26,7 @@ func TestAPodWithAClaimMoves(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	w := startGPUs(ctx, t)
-	tenon := newCommand(ctx, t, w)
+	tenon := w.command(t)
 	w.create(ctx, t, on("b", pod("full-0", "", 11)), on("b", pod("full-1", "", 11)))
 	w.running(ctx, t, "full-0", "full-1")
 	w.replicated(ctx, t, "mover", claiming("x", "", 4)) // only node a has room

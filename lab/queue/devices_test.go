@@ -183,7 +183,7 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	w.create(ctx, t, claiming("foreign", "", 2), pod("fits", "", 2))
 	w.running(ctx, t, "fits")
 	w.waits(ctx, t, "foreign", keptDevices)
-	tenon := newCommand(ctx, t, w)
+	tenon := w.command(t)
 	for _, line := range []string{"explain pod default/foreign", "map a"} {
 		out, errs, code := tenon.run(ctx, t, strings.Fields(line)...)
 		if code != 0 || !strings.Contains(out, "default/job") {

@@ -26,6 +26,9 @@ const largest = 100_000
 // growthLayer measures clusters whose CPUs are half taken: first with more and more nodes, then with more and more
 // NUMA nodes per machine.
 func growthLayer(ctx context.Context, o options) (found, error) {
+	if o.alone {
+		return aloneLayer(ctx, o.nodes)
+	}
 	var sizes []synthetic.Size
 	for _, n := range []int{100, 1000, 5000, 20000} {
 		if n <= o.nodes {
@@ -60,6 +63,16 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 		nodes.table() + "\n" + numas.table()
 	return found{page: performancePage, tables: []table{{"growth", text}},
 		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
+}
+
+// aloneLayer measures one cluster, without NodeResourceTopologyMatch.
+func aloneLayer(ctx context.Context, nodes int) (found, error) {
+	cells, err := contend(ctx, []string{rounds.Plain, rounds.Tenon}, []synthetic.Size{{Nodes: nodes, Full: 50}})
+	if err != nil {
+		return found{}, err
+	}
+	p := plot{title: "nodes", unit: "nodes", cells: cells, x: func(s synthetic.Size) int { return s.Nodes }}
+	return found{page: performancePage, tables: []table{{"alone", section.Where() + "\n\n" + p.table()}}}, nil
 }
 
 // plot is one part of the chart and one table: how the contenders' CPU time per pod grows with one number of a

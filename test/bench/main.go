@@ -28,6 +28,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
 	flag.IntVar(&o.rounds, "rounds", 300, "how often each measurement of the core is repeated")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
+	flag.BoolVar(&o.alone, "alone", false, "with -growth: measure only the cluster of -nodes, for kube-scheduler and Tenon")
 	for _, l := range layers {
 		flag.BoolFunc(l.name, "measure "+l.what+"; without any such flag everything is measured", func(string) error {
 			o.wanted[l.name] = true
@@ -48,6 +49,7 @@ type options struct {
 	docs          bool
 	dir           string
 	rounds, nodes int
+	alone         bool
 	wanted        map[string]bool // names of layers; empty means all
 }
 
