@@ -28,7 +28,8 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
 	flag.IntVar(&o.rounds, "rounds", 300, "how often each measurement of the core is repeated")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
-	flag.BoolVar(&o.alone, "alone", false, "with -growth: measure only the cluster of -nodes, for kube-scheduler and Tenon")
+	flag.BoolVar(&o.alone, "alone", false,
+		"with -growth: measure only the cluster of -nodes, for kube-scheduler and Tenon")
 	for _, l := range layers {
 		flag.BoolFunc(l.name, "measure "+l.what+"; without any such flag everything is measured", func(string) error {
 			o.wanted[l.name] = true
