@@ -1,0 +1,69 @@
+package allocate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/whatif"
+)
+
+// waiting returns the view of a node with devices, and of so many pods that wait for one device each.
+func waiting(pods int, devices ...device) *kube.View {
+	c := &cluster{devices: devices, request: make([]string, pods)}
+	for range pods {
+		c.waiting = append(c.waiting, []demand{{requests: [][]ask{{{count: 1}}}}})
+	}
+	return c.view()
+}
+
+// The devices of a claim that another pod uses stay taken when the owner of the claim leaves, and the owner cannot get
+// others in its place.
+func TestClaimsThatOtherPodsUse(t *testing.T) {
+	for name, x := range map[string]struct {
+		named, reserved, ended, free bool
+	}{
+		"alone":                          {free: true},
+		"named by another pod":           {named: true},
+		"reserved for another pod":       {reserved: true},
+		"both":                           {named: true, reserved: true},
+		"named by a pod that has ended":  {named: true, ended: true, free: true},
+		"reserved for one that is ended": {named: true, reserved: true, ended: true},
+	} {
+		v := waiting(1, device{name: "d0", model: "x", numa: -1, holder: "held-0"})
+		at := slices.IndexFunc(v.Devices.Claims, func(c resourcev1.ResourceClaim) bool {
+			return c.Status.Allocation != nil
+		})
+		status := &v.Devices.Claims[at].Status
+		status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", UID: "held-0"}}
+		if x.reserved {
+			status.ReservedFor = append(status.ReservedFor,
+				resourcev1.ResourceClaimConsumerReference{Resource: "pods", UID: "other"})
+		}
+		if x.named {
+			other := pod("other", 0)
+			other.Spec.NodeName = "a"
+			other.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x", ResourceClaimName: new("held-0-c0")}}
+			if x.ended {
+				other.Status.Phase = v1.PodSucceeded
+			}
+			v.Pods = append(v.Pods, kube.StoreAll([]v1.Pod{other})...)
+		}
+		all := New(v, time.Now)
+		d, why := all.Of("waiting-0")
+		if why != "" {
+			t.Fatal(why)
+		}
+		if free := d.Lacks(whatif.Site{Node: "a", Freed: []string{"held-0"}}) == nil; free != x.free {
+			t.Errorf("%s: the device is free after its owner: %t", name, free)
+		}
+		_, why = all.Of("held-0")
+		if x.free != (why == "") || why != "" && why != "another pod uses claim held-0-c0" {
+			t.Errorf("%s: the owner is not judged because %q", name, why)
+		}
+	}
+}
