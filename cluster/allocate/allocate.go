@@ -4,12 +4,14 @@
 // Invariant: a device is given to one pod at a time: never while a claim has it whose pod stays, and never while it is
 // kept for a request of others. The answer to the same question is the same. Claims that the package cannot judge are
 // named, and their pods get no answer: shared ones, those for parts of devices or with admin access, and all of a
-// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. It reads and writes nothing.
+// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. It
+// reads and writes nothing.
 package allocate
 
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -123,6 +126,8 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 			continue // the claim of extended resources, which are judged as such
 		case object == nil || !claims.Owns(p, object.OwnerReferences):
 			return nil, "claim " + n.Entry + " is not made yet"
+		case object.DeletionTimestamp != nil && p.Spec.NodeName == "": // kube-scheduler refuses the pod
+			return nil, "claim " + n.Claim + " is being deleted"
 		case c.sharedBy(key, uid):
 			return nil, "another pod uses claim " + n.Claim
 		case object.Status.Allocation != nil && p.Spec.NodeName == "":
@@ -148,7 +153,7 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 	return k, ""
 }
 
-// unjudged returns what a claim asks for that is not judged, or "".
+// unjudged returns what a claim asks for that is not judged, or "". What a later release adds to claims is not.
 func unjudged(spec *resourcev1.ResourceClaimSpec) string {
 	for i := range spec.Devices.Requests {
 		r := &spec.Devices.Requests[i]
@@ -158,7 +163,33 @@ func unjudged(spec *resourcev1.ResourceClaimSpec) string {
 			return "a part of a device (capacity)"
 		case r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess:
 			return "access for administrators (adminAccess)"
+		case (r.Exactly == nil) == (len(r.FirstAvailable) == 0) || r.Exactly != nil && !plain(r.Exactly) ||
+			slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return !plainOne(&s) }):
+			return "devices in a way that is not known here (request " + printable.Clip(r.Name, maxName) + ")"
+		}
+	}
+	for _, x := range spec.Devices.Constraints {
+		known := resourcev1.DeviceConstraint{Requests: x.Requests, MatchAttribute: x.MatchAttribute}
+		if x.MatchAttribute == nil || !reflect.DeepEqual(x, known) {
+			return "a constraint other than matchAttribute"
 		}
 	}
 	return ""
+}
+
+// maxName bounds the letters of a name in a text.
+const maxName = 80
+
+// plain reports whether a request has no other fields than those that the allocator is asked about here.
+func plain(r *resourcev1.ExactDeviceRequest) bool {
+	return r.AllocationMode != "" && reflect.DeepEqual(*r, resourcev1.ExactDeviceRequest{
+		DeviceClassName: r.DeviceClassName, Selectors: r.Selectors, AllocationMode: r.AllocationMode, Count: r.Count,
+		AdminAccess: r.AdminAccess, Tolerations: r.Tolerations})
+}
+
+// plainOne is plain for an alternative of a request.
+func plainOne(r *resourcev1.DeviceSubRequest) bool {
+	return r.AllocationMode != "" && reflect.DeepEqual(*r, resourcev1.DeviceSubRequest{Name: r.Name,
+		DeviceClassName: r.DeviceClassName, Selectors: r.Selectors, AllocationMode: r.AllocationMode, Count: r.Count,
+		Tolerations: r.Tolerations})
 }

@@ -374,6 +374,15 @@ func TestClaimsThatAreNotJudged(t *testing.T) {
 			c *resourcev1.ResourceClaim) {
 			c.Spec.Devices.Requests[0].Exactly.AdminAccess = new(true)
 		},
+		"claim p-c0 asks for a constraint other than matchAttribute": func(_ *kube.View, _ *v1.Pod,
+			c *resourcev1.ResourceClaim) {
+			c.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{DistinctAttribute: new(
+				resourcev1.FullyQualifiedName(driver + "/board"))}}
+		},
+		"claim p-c0 asks for devices in a way that is not known here (request r0)": func(_ *kube.View, _ *v1.Pod,
+			c *resourcev1.ResourceClaim) {
+			c.Spec.Devices.Requests[0].Exactly = nil
+		},
 		"the pod demands devices near its CPUs": func(_ *kube.View, p *v1.Pod, _ *resourcev1.ResourceClaim) {
 			p.Annotations = map[string]string{podapi.AlignAnnotation: "claim:c0"}
 		},

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -64,6 +65,39 @@ func TestClaimsThatOtherPodsUse(t *testing.T) {
 		_, why = all.Of("held-0")
 		if x.free != (why == "") || why != "" && why != "another pod uses claim held-0-c0" {
 			t.Errorf("%s: the owner is not judged because %q", name, why)
+		}
+	}
+}
+
+// kube-scheduler schedules no pod whose claim is being deleted. A pod on a node keeps such a claim until it ends.
+func TestClaimsThatAreBeingDeleted(t *testing.T) {
+	v := waiting(1, device{name: "d0", model: "x", numa: -1, holder: "held-0"})
+	now := metav1.Unix(1, 0)
+	for i := range v.Devices.Claims {
+		v.Devices.Claims[i].DeletionTimestamp = &now
+	}
+	all := New(v, time.Now)
+	if _, why := all.Of("waiting-0"); why != "claim waiting-0-c0 is being deleted" {
+		t.Errorf("not judged because %q", why)
+	}
+	if _, why := all.Of("held-0"); why != "" {
+		t.Errorf("the claim of a pod on a node is not judged because %q", why)
+	}
+}
+
+// What a claim asks for that the allocator is not asked about here is not judged: new kinds of requests too.
+func TestRequestsThatAreNotKnown(t *testing.T) {
+	for name, change := range map[string]func(r *resourcev1.DeviceRequest){
+		"neither": func(r *resourcev1.DeviceRequest) { r.Exactly = nil },
+		"no mode": func(r *resourcev1.DeviceRequest) { r.Exactly.AllocationMode = "" },
+		"a field of an alternative": func(r *resourcev1.DeviceRequest) {
+			r.Exactly, r.FirstAvailable = nil, []resourcev1.DeviceSubRequest{{Name: "s", DeviceClassName: "gpu", Count: 1}}
+		},
+	} {
+		v := waiting(1, device{name: "d0", model: "x", numa: -1})
+		change(&v.Devices.Claims[0].Spec.Devices.Requests[0])
+		if d, why := New(v, time.Now).Of("waiting-0"); d != nil || why == "" {
+			t.Errorf("%s: judged", name)
 		}
 	}
 }
