@@ -10,7 +10,6 @@ package allocate
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -46,11 +45,16 @@ type Cluster struct {
 	// unjudged is why no claim is judged, or "".
 	unjudged string
 
+	// incomplete are nodes for which drivers have not published all devices of a pool.
+	incomplete map[string]bool
+
 	cel   *cel.Cache
 	kinds map[string]*kind
-	known map[string]result
-	spent time.Duration
-	now   func() time.Time
+	// firsts and known are what was found out; see next.
+	firsts map[string]*past
+	known  map[step]*past
+	spent  time.Duration
+	now    func() time.Time
 }
 
 type keptDevice struct {
@@ -58,10 +62,13 @@ type keptDevice struct {
 	request, owner string
 }
 
-// Bounds: of the time that all allocations of a Cluster take, of the results that are kept, and of CEL expressions.
+// Bounds: of the time that one allocation takes, all of one kind of pods, and all kinds; once these have taken
+// maxSpent, each kind still has leastOfKind. And bounds of the results that are kept, and of CEL expressions.
 const (
-	maxSpent       = 20 * time.Second
 	maxOne         = 2 * time.Second
+	maxOfKind      = 5 * time.Second
+	maxSpent       = 20 * time.Second
+	leastOfKind    = 100 * time.Millisecond
 	maxKnown       = 100_000
 	maxExpressions = 1_000
 )
@@ -74,7 +81,7 @@ func New(v *kube.View, now func() time.Time) *Cluster {
 		users: map[types.NamespacedName][]types.UID{},
 		taken: sets.New[structured.DeviceID](), freed: map[string][]structured.DeviceID{},
 		kept: map[string][]keptDevice{}, cel: cel.NewCache(maxExpressions, cel.Features{}), kinds: map[string]*kind{},
-		known: map[string]result{}, now: now}
+		firsts: map[string]*past{}, known: map[step]*past{}, incomplete: map[string]bool{}, now: now}
 	switch {
 	case v.Devices == nil || v.Classes == nil:
 		c.unjudged = "their devices or classes were not read"
@@ -148,7 +155,6 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 	if same := c.kinds[string(text)]; same != nil {
 		return same, ""
 	}
-	k.name = fmt.Sprint(len(c.kinds))
 	c.kinds[string(text)] = k
 	return k, ""
 }

@@ -412,7 +412,8 @@ func TestFaultsOfClaims(t *testing.T) {
 	hour := time.Duration(0)
 	v.Devices.Claims[0].Spec.Devices.Requests[0].Exactly.Selectors = ask{model: "y"}.selectors()
 	d, _ = New(v, func() time.Time { hour += time.Hour; return time.Unix(0, 0).Add(hour) }).Of("waiting-0")
-	if why := d.Lacks(whatif.Site{Node: "a"}); len(why) != 1 || why[0].Resource != tooLong {
+	if why := d.Lacks(whatif.Site{Node: "a"}); len(why) != 1 || why[0].When() != place.Later ||
+		why[0].Resource != "not judged: "+errLong.Error() || !d.Unsure() {
 		t.Errorf("a search without time: %v", why)
 	}
 }

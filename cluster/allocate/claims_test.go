@@ -1,6 +1,7 @@
 package allocate
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -8,8 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -99,5 +102,90 @@ func TestRequestsThatAreNotKnown(t *testing.T) {
 		if d, why := New(v, time.Now).Of("waiting-0"); d != nil || why == "" {
 			t.Errorf("%s: judged", name)
 		}
+	}
+}
+
+// Pods whose claims take long to judge leave time for the others, which get an answer.
+func TestClaimsThatTakeLong(t *testing.T) {
+	v := waiting(40, device{name: "d0", model: "x", numa: -1})
+	for i := range v.Devices.Claims { // each of another kind, and no device for the hard ones
+		if r := &v.Devices.Claims[i].Spec.Devices.Requests[0]; i < 39 {
+			r.Name, r.Exactly.Selectors = fmt.Sprint("r", i), ask{model: "y"}.selectors()
+		}
+	}
+	at, slow := time.Unix(0, 0), true
+	all := New(v, func() time.Time {
+		if slow {
+			at = at.Add(950 * time.Millisecond)
+		}
+		return at
+	})
+	for i := range 39 {
+		hard, _ := all.Of(types.UID(fmt.Sprint("waiting-", i)))
+		if hard.Lacks(whatif.Site{Node: "a"}) == nil {
+			t.Errorf("pod %d gets devices that are not there", i)
+		}
+	}
+	slow = false
+	if easy, _ := all.Of("waiting-39"); easy.Lacks(whatif.Site{Node: "a"}) != nil || easy.Unsure() {
+		t.Error("the claims of others have used up the time of a pod for which a device is free")
+	}
+}
+
+// A claim that asks for no device gets none, also where there are none.
+func TestClaimsWithoutRequests(t *testing.T) {
+	for name, change := range map[string]func(v *kube.View){
+		"no slices": func(v *kube.View) { v.Devices.Slices = nil },
+		"slices":    func(*kube.View) {},
+	} {
+		v := waiting(1, device{name: "d0", model: "x", numa: -1})
+		v.Devices.Claims[0].Spec.Devices.Requests = nil
+		change(v)
+		d, why := New(v, time.Now).Of("waiting-0")
+		if why != "" {
+			t.Fatal(why)
+		}
+		if lacks := d.Lacks(whatif.Site{Node: "a"}); lacks != nil {
+			t.Errorf("%s: %v", name, lacks)
+		}
+	}
+}
+
+// The allocator uses no pool until its driver has published all slices, which passes by itself.
+func TestPoolsThatAreNotWhole(t *testing.T) {
+	v := waiting(1, device{name: "d0", model: "x", numa: -1})
+	v.Devices.Slices[0].Spec.Pool.ResourceSliceCount = 2
+	d, _ := New(v, time.Now).Of("waiting-0")
+	if why := d.Lacks(whatif.Site{Node: "a"}); len(why) != 1 || why[0].Text() != notWhole || why[0].When() != place.Later {
+		t.Errorf("refused because %v", why)
+	}
+}
+
+// What pods have got before is looked up, so that a node fills up without a repetition of all that came before.
+func TestManyPodsOnOneNode(t *testing.T) {
+	const pods = 120
+	var devices []device
+	for i := range pods {
+		devices = append(devices, device{name: fmt.Sprintf("d%03d", i), model: "x", numa: -1})
+	}
+	v := waiting(pods, devices...)
+	for i := range v.Devices.Claims { // each of another kind
+		v.Devices.Claims[i].Spec.Devices.Requests[0].Name = fmt.Sprint("r", i)
+	}
+	asked := 0
+	all := New(v, func() time.Time { asked++; return time.Unix(0, 0) })
+	site := whatif.Site{Node: "a"}
+	for i := range pods {
+		d, _ := all.Of(types.UID(fmt.Sprint("waiting-", i)))
+		if d.Lacks(site) != nil {
+			t.Fatalf("pod %d gets no device", i)
+		}
+		site.Given = append(site.Given, whatif.Given{Devices: d})
+	}
+	if asked != 2*pods {
+		t.Errorf("the allocator ran %d times for %d pods", asked/2, pods)
+	}
+	if d, _ := all.Of("waiting-0"); d.Lacks(site) == nil {
+		t.Error("one more pod gets a device")
 	}
 }

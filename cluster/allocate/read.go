@@ -40,6 +40,7 @@ func (c *Cluster) readSlices(v *kube.View) {
 	for node, keys := range of {
 		for key := range keys {
 			c.slices[node] = append(c.slices[node], pools[key]...)
+			c.incomplete[node] = c.incomplete[node] || incomplete(pools[key])
 		}
 		slices.SortFunc(c.slices[node], func(a, b *resourcev1.ResourceSlice) int {
 			return strings.Compare(a.Name, b.Name)
@@ -51,6 +52,20 @@ func (c *Cluster) readSlices(v *kube.View) {
 			c.where[name][structured.MakeDeviceID(d.Driver, d.Pool, d.Name)] = d.NUMAs
 		}
 	}
+}
+
+// incomplete reports whether a pool lacks slices of its newest generation.
+func incomplete(pool []*resourcev1.ResourceSlice) bool {
+	newest, count, want := int64(0), int64(0), int64(0)
+	for _, s := range pool {
+		newest = max(newest, s.Spec.Pool.Generation)
+	}
+	for _, s := range pool {
+		if s.Spec.Pool.Generation == newest {
+			count, want = count+1, max(want, s.Spec.Pool.ResourceSliceCount)
+		}
+	}
+	return count < want
 }
 
 // parted reports whether a device is more than attributes, capacities and taints of its own.

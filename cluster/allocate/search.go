@@ -2,9 +2,11 @@ package allocate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,59 +23,108 @@ import (
 
 // kind are pods whose claims ask for the same.
 type kind struct {
-	c              *Cluster
-	name           string
-	specs          []*resourcev1.ResourceClaimSpec
-	request, owner string
+	c       *Cluster
+	specs   []*resourcev1.ResourceClaimSpec
+	request string
+	owner   string
+	// spent is the time that its allocations have taken, and unsure is as in whatif.Devices.
+	spent  time.Duration
+	unsure bool
 }
 
 // result is what a pod gets: devices, or the reason why it gets none.
 type result struct {
 	devices []structured.DeviceID
 	why     []place.Reason
+	// unjudged: the reason is that it could not be found out.
+	unjudged bool
+}
+
+// past is what pods have got on a node, one after the other.
+type past struct {
+	node   string
+	freed  []string // of the first one, which has no result
+	before *past    // nil: the first one
+	kind   *kind
+	result
+}
+
+// step is a question: what a pod gets after others.
+type step struct {
+	before *past
+	kind   *kind
+	near   string
 }
 
 // Lacks implements whatif.Devices.
-func (k *kind) Lacks(at whatif.Site) []place.Reason { return k.at(at).why }
+func (k *kind) Lacks(at whatif.Site) []place.Reason {
+	out := k.at(at)
+	k.unsure = k.unsure || out.unjudged
+	return out.why
+}
+
+// Unsure implements whatif.Devices.
+func (k *kind) Unsure() bool { return k.unsure }
 
 // at returns what a pod gets at a site.
 func (k *kind) at(at whatif.Site) result {
-	name := fmt.Sprint(at.Node, at.Freed, k.name, at.Near)
+	p := k.c.first(at)
 	for _, g := range at.Given {
-		other, _ := g.Devices.(*kind)
-		name += fmt.Sprint(" ", other.name, g.Near)
-	}
-	out, known := k.c.known[name]
-	if !known {
-		out = k.search(at.Node, k.c.after(at), at.Near)
-		if len(k.c.known) >= maxKnown {
-			clear(k.c.known)
+		if other, is := g.Devices.(*kind); is {
+			p = k.c.next(p, other, g.Near)
 		}
-		k.c.known[name] = out
+	}
+	return k.c.next(p, k, at.Near).result
+}
+
+// first returns a node from which pods have left.
+func (c *Cluster) first(at whatif.Site) *past {
+	out := &past{node: at.Node}
+	key := at.Node
+	for _, uid := range at.Freed {
+		if len(c.freed[uid]) > 0 {
+			key, out.freed = key+" "+uid, append(out.freed, uid)
+		}
+	}
+	if c.firsts[key] == nil {
+		c.firsts[key] = out
+	}
+	return c.firsts[key]
+}
+
+// next returns a node after one more pod, which gets devices there or does not.
+func (c *Cluster) next(before *past, k *kind, near whatif.Near) *past {
+	key := step{before, k, fmt.Sprint(near)}
+	out := c.known[key]
+	if out == nil {
+		out = &past{node: before.node, before: before, kind: k, result: k.search(before, near)}
+		if len(c.known) >= maxKnown {
+			clear(c.known)
+			clear(c.firsts)
+		}
+		c.known[key] = out
 	}
 	return out
 }
 
-// after returns the devices of a node that pods have.
-func (c *Cluster) after(at whatif.Site) sets.Set[structured.DeviceID] {
+// takenAt returns the devices of a node that pods have.
+func (c *Cluster) takenAt(p *past) sets.Set[structured.DeviceID] {
 	out := sets.New[structured.DeviceID]()
-	for _, s := range c.slices[at.Node] {
+	for _, s := range c.slices[p.node] {
 		for _, id := range idsOf(s) {
 			if c.taken.Has(id) {
 				out.Insert(id)
 			}
 		}
 	}
-	for _, uid := range at.Freed {
+	var got []structured.DeviceID
+	for ; p.before != nil; p = p.before {
+		got = append(got, p.devices...)
+	}
+	for _, uid := range p.freed {
 		out.Delete(c.freed[uid]...)
 	}
-	for i, g := range at.Given {
-		if k, is := g.Devices.(*kind); is {
-			before := whatif.Site{Node: at.Node, Freed: at.Freed, Given: at.Given[:i], Near: g.Near}
-			out.Insert(k.at(before).devices...)
-		}
-	}
-	return out
+	return out.Insert(got...)
 }
 
 func idsOf(s *resourcev1.ResourceSlice) (out []structured.DeviceID) {
@@ -84,19 +135,12 @@ func idsOf(s *resourcev1.ResourceSlice) (out []structured.DeviceID) {
 }
 
 // search looks for devices as TenonClaims does: near the pod first, and elsewhere if they need not be near.
-func (k *kind) search(node string, taken sets.Set[structured.DeviceID], near whatif.Near) result {
-	c := k.c
+func (k *kind) search(p *past, near whatif.Near) result {
+	c, node := k.c, p.node
 	if c.nodes[node] == nil {
-		return result{why: []place.Reason{{Code: place.ByPlugin, Resource: notKnown, Want: 1}}}
+		return refused(place.Reason{Code: place.ByPlugin, Resource: notKnown, Want: 1})
 	}
-	far, kept := sets.New[structured.DeviceID](), sets.New[structured.DeviceID]()
-	for id, numas := range c.where[node] {
-		if len(near.NUMAs) > 0 && len(numas) > 0 && !slices.ContainsFunc(numas, func(id int) bool {
-			return slices.Contains(near.NUMAs, id)
-		}) {
-			far.Insert(id)
-		}
-	}
+	taken, far, kept := c.takenAt(p), c.far(node, near), sets.New[structured.DeviceID]()
 	request := ""
 	for _, d := range c.kept[node] {
 		if k.request != "" && d.request == k.request || k.request == "" && d.owner != "" && d.owner == k.owner {
@@ -106,32 +150,60 @@ func (k *kind) search(node string, taken sets.Set[structured.DeviceID], near wha
 			request = d.request
 		}
 	}
-	none := sets.New[structured.DeviceID]()
+	promised := place.Reason{Code: place.Promised, With: request}
 	tries := []sets.Set[structured.DeviceID]{taken.Union(kept).Union(far), taken.Union(kept), taken.Union(far), taken,
-		none}
+		sets.New[structured.DeviceID]()}
 	for i, hidden := range tries {
-		got, fault := c.allocate(node, k.specs, hidden)
+		got, err := k.allocate(node, hidden)
 		switch {
-		case fault != "":
-			return result{why: []place.Reason{{Code: place.ByPlugin, Resource: fault, Want: 1}}}
+		case errors.Is(err, errLong) && (i > 1 || i == 1 && near.Must): // only the reason is not known
+			return refused(place.Reason{Code: place.NoDevices, Resource: noneFree})
+		case errors.Is(err, errLong):
+			return notJudged(err.Error())
+		case err != nil:
+			return refused(place.Reason{Code: place.ByPlugin, Resource: err.Error(), Want: 1})
 		case got == nil:
 		case i == 0 || i == 1 && !near.Must:
 			return result{devices: got}
 		case i == 1: // see below whether near ones are kept
-			why := place.Reason{Code: place.FarDevices, Resource: noneNear}
 			if len(kept) > 0 {
-				if with, _ := c.allocate(node, k.specs, tries[2]); with != nil {
-					why = place.Reason{Code: place.Promised, With: request}
+				if with, _ := k.allocate(node, tries[2]); with != nil {
+					return refused(promised)
 				}
 			}
-			return result{why: []place.Reason{why}}
+			return refused(place.Reason{Code: place.FarDevices, Resource: noneNear})
 		case i == 2 || i == 3 && !near.Must:
-			return result{why: []place.Reason{{Code: place.Promised, With: request}}}
+			return refused(promised)
 		default:
-			return result{why: []place.Reason{{Code: place.NoDevices, Resource: noneFree}}}
+			return refused(place.Reason{Code: place.NoDevices, Resource: noneFree})
 		}
 	}
-	return result{why: []place.Reason{{Code: place.ByPlugin, Resource: noneThere, Want: 1}}}
+	if c.incomplete[node] {
+		return refused(place.Reason{Code: place.ByPlugin, Resource: notWhole})
+	}
+	return refused(place.Reason{Code: place.ByPlugin, Resource: noneThere, Want: 1})
+}
+
+// far returns the devices of a node that are on other NUMA nodes than a pod; none for a pod that is nowhere.
+func (c *Cluster) far(node string, near whatif.Near) sets.Set[structured.DeviceID] {
+	out := sets.New[structured.DeviceID]()
+	for id, numas := range c.where[node] {
+		if len(near.NUMAs) > 0 && len(numas) > 0 && !touches(numas, near.NUMAs) {
+			out.Insert(id)
+		}
+	}
+	return out
+}
+
+func touches(a, b []int) bool {
+	return slices.ContainsFunc(a, func(id int) bool { return slices.Contains(b, id) })
+}
+
+func refused(why place.Reason) result { return result{why: []place.Reason{why}} }
+
+// notJudged is the result for a question that has no answer. The reason passes by itself as far as it is known.
+func notJudged(why string) result {
+	return result{why: []place.Reason{{Code: place.ByPlugin, Resource: "not judged: " + why}}, unjudged: true}
 }
 
 // The texts of reasons.
@@ -139,43 +211,63 @@ const (
 	noneNear  = "the pod's claims get no devices on the NUMA nodes where its CPUs and memory would be"
 	noneFree  = "cannot allocate all claims"
 	noneThere = "the node has no devices that the pod's claims allow"
+	notWhole  = "a driver has not published all its devices of the node yet"
 	notKnown  = "which devices the node would have is not known"
+	maxFault  = 300
 )
 
-// allocate returns the devices of a node that claims get without the hidden ones; nil if they get none. fault is why
-// that could not be found out.
-func (c *Cluster) allocate(node string, specs []*resourcev1.ResourceClaimSpec,
-	hidden sets.Set[structured.DeviceID]) (out []structured.DeviceID, fault string) {
-	object := c.nodes[node]
-	if len(c.slices[node]) == 0 {
-		return nil, ""
+var errLong = errors.New("to allocate devices for the pod's claims takes too long")
+
+// asks reports whether claims request any devices.
+func (k *kind) asks() bool {
+	return slices.ContainsFunc(k.specs, func(s *resourcev1.ResourceClaimSpec) bool { return len(s.Devices.Requests) > 0 })
+}
+
+// left returns how much longer the allocations of the kind may take. Kinds that take long leave some time to others.
+func (k *kind) left() time.Duration {
+	if k.c.spent >= maxSpent {
+		return leastOfKind - k.spent
 	}
-	if c.spent >= maxSpent {
-		return nil, tooLong
+	return maxOfKind - k.spent
+}
+
+// allocate returns the devices of a node that claims get without the hidden ones; nil if they get none. The error is
+// why that could not be found out, for people.
+func (k *kind) allocate(node string, hidden sets.Set[structured.DeviceID]) (out []structured.DeviceID, err error) {
+	c := k.c
+	if len(c.slices[node]) == 0 && k.asks() {
+		return nil, nil
+	}
+	left := min(k.left(), maxOne)
+	if left <= 0 {
+		return nil, errLong
 	}
 	began := c.now()
-	defer func() { c.spent += c.now().Sub(began) }()
-	ctx, cancel := context.WithTimeout(context.Background(), maxOne)
+	defer func() {
+		took := c.now().Sub(began)
+		k.spent, c.spent = k.spent+took, c.spent+took
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), left)
 	defer cancel()
 	a, err := structured.NewAllocator(ctx, structured.Features{PrioritizedList: true, DeviceTaints: true},
 		structured.AllocatedState{AllocatedDevices: hidden}, c.classes, c.slices[node], c.cel)
 	if err != nil {
-		return nil, printable.Clip(err.Error(), maxFault)
+		return nil, errors.New(printable.Clip(err.Error(), maxFault))
 	}
 	var all []*resourcev1.ResourceClaim
-	for i, spec := range specs {
+	for i, spec := range k.specs {
 		name := fmt.Sprint("claim-", i)
 		all = append(all, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 			Spec: *spec})
 	}
-	results, err := a.Allocate(ctx, object, all)
+	results, err := a.Allocate(ctx, c.nodes[node], all)
 	switch {
 	case ctx.Err() != nil:
-		return nil, tooLong
+		return nil, errLong
 	case err != nil && !onNode(err):
-		return nil, printable.Clip(strings.TrimSpace(err.Error()), maxFault)
+		return nil, errors.New(printable.Clip(strings.TrimSpace(err.Error()), maxFault))
 	case err != nil || results == nil:
-		return nil, ""
+		return nil, nil
 	}
 	out = []structured.DeviceID{}
 	for i := range results {
@@ -183,10 +275,5 @@ func (c *Cluster) allocate(node string, specs []*resourcev1.ResourceClaimSpec,
 			out = append(out, structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
 		}
 	}
-	return out, ""
+	return out, nil
 }
-
-const (
-	tooLong  = "to allocate devices for the pod's claims takes too long"
-	maxFault = 300
-)

@@ -145,7 +145,7 @@ type Result struct {
 	Plan *Plan
 	// Cheapest: no other set costs less. Without a plan: there is none.
 	Cheapest bool
-	// Spent: the search reached its bound.
+	// Spent: the search reached its bound, or could not find out whether some pod gets devices on some node.
 	Spent bool
 	// Now is what becomes of the pods if only those move that have to; its Refusals are why the first pod without
 	// a place has none, and Without is that pod.

@@ -44,6 +44,9 @@ func (g *gpus) Lacks(at whatif.Site) []place.Reason {
 	return nil
 }
 
+// Unsure implements whatif.Devices.
+func (g *gpus) Unsure() bool { return false }
+
 // take gives a pod devices, and reports whether there are enough.
 func (g *gpus) take(all []device, pod string, near []int, must bool) bool {
 	left := g.n
@@ -218,5 +221,36 @@ func TestPlansWithDevicesOfClaims(t *testing.T) {
 		*cases, plans, missed, moves, moved, uncertain)
 	if plans < *cases/4 || moved < *cases/20 {
 		t.Errorf("only %d plans and %d moves of pods with devices: the clusters test too little", plans, moved)
+	}
+}
+
+// unknown are devices that cannot be judged.
+type unknown struct{ asked bool }
+
+// Lacks implements whatif.Devices.
+func (u *unknown) Lacks(whatif.Site) []place.Reason {
+	u.asked = true
+	return []place.Reason{{Code: place.ByPlugin, Resource: "not judged"}}
+}
+
+// Unsure implements whatif.Devices.
+func (u *unknown) Unsure() bool { return u.asked }
+
+// That no plan was found is not certain if it could not be found out whether a pod gets devices.
+func TestDevicesThatAreNotJudged(t *testing.T) {
+	for _, pod := range []string{"goal", "mover"} {
+		p, _ := withDevices(t, rand.New(rand.NewPCG(*seed, 13)))
+		p.Movers, p.Must, p.Most = p.Movers[:1], nil, 1
+		p.Movers[0].Want.Devices = nil
+		w := *p.Pods[0].Want
+		w.Devices = &unknown{}
+		if pod == "mover" {
+			w.Devices, p.Movers[0].Want.Devices, p.Must = nil, w.Devices, []int{0}
+		}
+		p.Pods = asking(&w)
+		if got := find(t, p); got.Plan != nil || got.Cheapest || !got.Spent {
+			t.Errorf("devices of a %s are not judged: plan %t, certain %t, spent %t", pod, got.Plan != nil, got.Cheapest,
+				got.Spent)
+		}
 	}
 }

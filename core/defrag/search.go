@@ -62,7 +62,17 @@ func Find(p Problem, step func() error) (Result, error) {
 		out.Cheapest, err = s.proved(base)
 	}
 	out.Plan, out.Spent = s.best, s.spent
+	if s.unanswered() {
+		out.Cheapest, out.Spent = false, true
+	}
 	return out, err
+}
+
+// unanswered reports whether it could not be found out for some pod on some node whether it gets devices there.
+func (s *search) unanswered() bool {
+	unsure := func(w *whatif.Want) bool { return w != nil && w.Devices != nil && w.Devices.Unsure() }
+	return slices.ContainsFunc(s.Pods, func(g Goal) bool { return unsure(g.Want) }) ||
+		slices.ContainsFunc(s.Movers, func(m Mover) bool { return unsure(m.Want) })
 }
 
 // search is the state of Find.

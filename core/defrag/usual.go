@@ -60,6 +60,9 @@ func FindUsual(p Problem, w Usual, step func() error) (out Result, fits []Fit, e
 		return out, nil, err
 	}
 	out.Plan, out.Spent = u.top.plan, u.spent
+	if u.unanswered() {
+		out.Cheapest, out.Spent = false, true
+	}
 	return out, u.fits(u.top), nil
 }
 

@@ -14,6 +14,8 @@ import (
 type Devices interface {
 	// Lacks returns why a pod gets no devices at a site, or nil if it gets some.
 	Lacks(at Site) []place.Reason
+	// Unsure reports whether some answer of Lacks was a reason only because it could not be found out.
+	Unsure() bool
 }
 
 // Site is a node as far as devices are concerned, and where a pod would be on it.
