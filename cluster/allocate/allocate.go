@@ -42,6 +42,11 @@ type Cluster struct {
 	taken sets.Set[structured.DeviceID]
 	freed map[string][]structured.DeviceID
 	kept  map[string][]keptDevice // by node
+	// places are how many places each request keeps on a node, and keepers find the request of a pod.
+	places  map[string]map[string]int64
+	keepers *kube.Keepers
+	// laidOut are the nodes for which it is known where the CPUs of pods are.
+	laidOut map[string]bool
 	// unjudged is why no claim is judged, or "".
 	unjudged string
 
@@ -58,8 +63,8 @@ type Cluster struct {
 }
 
 type keptDevice struct {
-	id             structured.DeviceID
-	request, owner string
+	id      structured.DeviceID
+	request string
 }
 
 // Bounds: of the time that one allocation takes, all of one kind of pods, and all kinds; once these have taken
@@ -80,7 +85,8 @@ func New(v *kube.View, now func() time.Time) *Cluster {
 		objects: map[types.NamespacedName]*resourcev1.ResourceClaim{}, pods: map[types.UID]*v1.Pod{},
 		users: map[types.NamespacedName][]types.UID{},
 		taken: sets.New[structured.DeviceID](), freed: map[string][]structured.DeviceID{},
-		kept: map[string][]keptDevice{}, cel: cel.NewCache(maxExpressions, cel.Features{}), kinds: map[string]*kind{},
+		kept: map[string][]keptDevice{}, places: map[string]map[string]int64{}, laidOut: map[string]bool{},
+		cel: cel.NewCache(maxExpressions, cel.Features{}), kinds: map[string]*kind{},
 		firsts: map[string]*past{}, known: map[step]*past{}, incomplete: map[string]bool{}, now: now}
 	switch {
 	case v.Devices == nil || v.Classes == nil:
@@ -101,12 +107,7 @@ func New(v *kube.View, now func() time.Time) *Cluster {
 	}
 	c.readSlices(v)
 	c.readClaims(v.Devices.Claims)
-	for node, k := range v.Kept {
-		for _, d := range k.Devices {
-			c.kept[node] = append(c.kept[node], keptDevice{structured.MakeDeviceID(d.Driver, d.Pool, d.Name), d.Request,
-				d.Owner})
-		}
-	}
+	c.readKept(v)
 	return c
 }
 
@@ -122,7 +123,7 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 	case podapi.NearDevices(p).Any():
 		return nil, "the pod demands devices near its CPUs"
 	}
-	k := &kind{c: c, request: podapi.Request(p), owner: podapi.Owner(p)}
+	k := &kind{c: c, request: c.keepers.Of(p)}
 	for _, n := range claims.NamedBy(p) {
 		key := types.NamespacedName{Namespace: p.Namespace, Name: n.Claim}
 		object := c.objects[key]
@@ -148,7 +149,7 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 	if len(k.specs) == 0 {
 		return nil, ""
 	}
-	text, err := json.Marshal([]any{k.specs, k.request, k.owner})
+	text, err := json.Marshal([]any{k.specs, k.request})
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -187,5 +188,105 @@ func TestManyPodsOnOneNode(t *testing.T) {
 	}
 	if d, _ := all.Of("waiting-0"); d.Lacks(site) == nil {
 		t.Error("one more pod gets a device")
+	}
+}
+
+// keep has a request of an owner keep places and devices on node a.
+func keep(v *kube.View, request, owner string, places int64, devices ...string) {
+	k := &kube.Kept{Amounts: map[string]whatif.Amounts{request: {"pods": places}},
+		Owners: map[string]kube.KeptOwner{request: {Owner: owner, Since: 100}}}
+	for _, name := range devices {
+		k.Devices = append(k.Devices, kube.KeptDevice{Driver: driver, Pool: "a", Name: name, Request: request})
+	}
+	v.Kept = map[string]*kube.Kept{"a": k}
+}
+
+// The devices of a request are for the pods of its owner that are not older, and for the pods that name it; a pod that
+// names a request which keeps nothing is one of its owner's.
+func TestDevicesOfAnOwner(t *testing.T) {
+	for name, x := range map[string]struct {
+		created int64
+		names   string
+		gets    bool
+	}{
+		"older":                     {created: 99},
+		"not older":                 {created: 100, gets: true},
+		"of a request that is over": {created: 100, names: "over", gets: true},
+		"old, names the request":    {created: 1, names: "next", gets: true},
+		"old, of one that is over":  {created: 1, names: "over"},
+	} {
+		v := waiting(1, device{name: "d0", model: "x", numa: -1})
+		keep(v, "ml/next", "ml/rs", 1, "d0")
+		for i := range v.Pods {
+			p := v.Pods[i].Pod()
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: new(true)}}
+			p.CreationTimestamp = metav1.Unix(x.created, 0)
+			if x.names != "" {
+				p.Annotations = map[string]string{podapi.ConsumeAnnotation: x.names, podapi.ClassAnnotation: podapi.Class}
+			}
+		}
+		d, why := New(v, time.Now).Of("waiting-0")
+		if why != "" {
+			t.Fatal(why)
+		}
+		if lacks := d.Lacks(whatif.Site{Node: "a"}); (lacks == nil) != x.gets {
+			t.Errorf("%s: lacks %v", name, lacks)
+		}
+	}
+}
+
+// A pod gets the devices of one place of its request. Where it is not known which ones these are, it is not judged.
+func TestDevicesOfSeveralPlaces(t *testing.T) {
+	for name, x := range map[string]struct {
+		wants          int
+		places         int64
+		kept           []string
+		gets, unjudged bool
+	}{
+		"one place":                    {wants: 2, places: 1, kept: []string{"d0", "d1"}, gets: true},
+		"two places of one device":     {wants: 1, places: 2, kept: []string{"d0", "d1"}, gets: true},
+		"two devices of perhaps both":  {wants: 2, places: 2, kept: []string{"d0", "d1"}, unjudged: true},
+		"perhaps of a place with none": {wants: 1, places: 2, kept: []string{"d0"}, unjudged: true},
+		"more than all places have":    {wants: 3, places: 2, kept: []string{"d0", "d1"}},
+	} {
+		v := waiting(1, device{name: "d0", model: "x", numa: -1}, device{name: "d1", model: "x", numa: -1})
+		if len(x.kept) == 1 {
+			v.Devices.Slices[0].Spec.Devices = v.Devices.Slices[0].Spec.Devices[:1]
+		}
+		v.Devices.Claims[0].Spec.Devices.Requests[0].Exactly.Count = int64(x.wants)
+		keep(v, "ml/own", "", x.places, x.kept...)
+		for i := range v.Pods {
+			v.Pods[i].Pod().Annotations = map[string]string{podapi.ConsumeAnnotation: "own",
+				podapi.ClassAnnotation: podapi.Class}
+		}
+		d, why := New(v, time.Now).Of("waiting-0")
+		if why != "" {
+			t.Fatal(why)
+		}
+		if lacks := d.Lacks(whatif.Site{Node: "a"}); (lacks == nil) != x.gets || d.Unsure() != x.unjudged {
+			t.Errorf("%s: lacks %v, unsure %t", name, lacks, d.Unsure())
+		}
+	}
+}
+
+// Once it is not known which devices a pod has got, no later pod of the node is judged.
+func TestPodsAfterADoubtfulOne(t *testing.T) {
+	v := waiting(2, device{name: "d0", model: "x", numa: 0}, device{name: "d1", model: "x", numa: 0},
+		device{name: "d2", model: "x", numa: 1}, device{name: "d3", model: "x", numa: 1})
+	keep(v, "ml/own", "", 2, "d1", "d3")
+	for i := range v.Pods {
+		if p := v.Pods[i].Pod(); p.Name == "waiting-0" {
+			p.Annotations = map[string]string{podapi.ConsumeAnnotation: "own", podapi.ClassAnnotation: podapi.Class}
+		}
+	}
+	all := New(v, time.Now)
+	first, _ := all.Of("waiting-0")
+	second, _ := all.Of("waiting-1")
+	if why := first.Lacks(whatif.Site{Node: "a"}); why != nil {
+		t.Fatal(why)
+	}
+	site := whatif.Site{Node: "a", Given: []whatif.Given{{Devices: first}}}
+	if why := second.Lacks(site); len(why) != 1 || why[0].Resource != "not judged: "+before || !second.Unsure() {
+		t.Errorf("judged: %v", why)
 	}
 }

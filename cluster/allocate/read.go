@@ -116,6 +116,23 @@ func (c *Cluster) sharedBy(claim types.NamespacedName, uid types.UID) bool {
 		func(r resourcev1.ResourceClaimConsumerReference) bool { return other(r.UID) })
 }
 
+// readKept reads which devices are kept for pods that have not come.
+func (c *Cluster) readKept(v *kube.View) {
+	c.keepers = kube.KeepersOf(v.Kept)
+	for node, k := range v.Kept {
+		c.places[node] = map[string]int64{}
+		for request, amounts := range k.Amounts {
+			c.places[node][request] = amounts["pods"]
+		}
+		for _, d := range k.Devices {
+			c.kept[node] = append(c.kept[node], keptDevice{structured.MakeDeviceID(d.Driver, d.Pool, d.Name), d.Request})
+		}
+	}
+	for _, n := range v.States {
+		c.laidOut[n.Name] = n.Machine != nil
+	}
+}
+
 // classes are classes of devices by name.
 type classes map[string]*resourcev1.DeviceClass
 

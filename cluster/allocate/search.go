@@ -26,7 +26,6 @@ type kind struct {
 	c       *Cluster
 	specs   []*resourcev1.ResourceClaimSpec
 	request string
-	owner   string
 	// spent is the time that its allocations have taken, and unsure is as in whatif.Devices.
 	spent  time.Duration
 	unsure bool
@@ -38,6 +37,8 @@ type result struct {
 	why     []place.Reason
 	// unjudged: the reason is that it could not be found out.
 	unjudged bool
+	// doubtful: the pod gets devices, and perhaps others than these.
+	doubtful bool
 }
 
 // past is what pods have got on a node, one after the other.
@@ -134,16 +135,58 @@ func idsOf(s *resourcev1.ResourceSlice) (out []structured.DeviceID) {
 	return out
 }
 
-// search looks for devices as TenonClaims does: near the pod first, and elsewhere if they need not be near.
+// search looks for devices that no other pod has. Of those that are kept for its request, a pod gets the devices of one
+// place. If the request keeps several on the node, it is not known here which devices belong to one place: any one
+// device does, if each place has some.
 func (k *kind) search(p *past, near whatif.Near) result {
-	c, node := k.c, p.node
-	if c.nodes[node] == nil {
+	c := k.c
+	if c.nodes[p.node] == nil {
 		return refused(place.Reason{Code: place.ByPlugin, Resource: notKnown, Want: 1})
 	}
-	taken, far, kept := c.takenAt(p), c.far(node, near), sets.New[structured.DeviceID]()
-	request := ""
+	places := c.places[p.node][k.request]
+	taken, doubtful := c.takenAt(p), false
+	for q := p; q.before != nil; q = q.before {
+		if doubtful = doubtful || q.doubtful; q.kind.request == k.request {
+			places--
+		}
+	}
+	own := sets.New[structured.DeviceID]()
+	var nearest []structured.DeviceID
+	for _, d := range c.kept[p.node] {
+		if d.request != k.request || k.request == "" || taken.Has(d.id) || own.Has(d.id) {
+			continue
+		}
+		if own = own.Insert(d.id); len(nearest) == 0 || c.isFar(p.node, nearest[0], near) && !c.isFar(p.node, d.id, near) {
+			nearest = []structured.DeviceID{d.id}
+		}
+	}
+	switch {
+	case doubtful && k.asks():
+		return notJudged(before)
+	case places < 2 || len(own) == 0:
+		return k.among(p.node, taken, near)
+	case int64(len(own)) < places:
+		nearest = nil
+	}
+	one := k.among(p.node, taken.Union(own.Clone().Delete(nearest...)), near)
+	if len(one.why) == 0 {
+		one.doubtful = int64(len(own)) > places || !own.HasAll(one.devices...)
+		return one
+	}
+	all := k.among(p.node, taken, near)
+	if len(all.why) == 0 {
+		return notJudged(whichPlace)
+	}
+	return all
+}
+
+// among looks for devices that are not taken as TenonClaims does: near the pod first, and elsewhere if they need not be
+// near.
+func (k *kind) among(node string, taken sets.Set[structured.DeviceID], near whatif.Near) result {
+	c := k.c
+	far, kept, request := c.far(node, near), sets.New[structured.DeviceID](), ""
 	for _, d := range c.kept[node] {
-		if k.request != "" && d.request == k.request || k.request == "" && d.owner != "" && d.owner == k.owner {
+		if k.request != "" && d.request == k.request {
 			continue
 		}
 		if kept.Insert(d.id); request == "" || d.request < request {
@@ -187,12 +230,18 @@ func (k *kind) search(p *past, near whatif.Near) result {
 // far returns the devices of a node that are on other NUMA nodes than a pod; none for a pod that is nowhere.
 func (c *Cluster) far(node string, near whatif.Near) sets.Set[structured.DeviceID] {
 	out := sets.New[structured.DeviceID]()
-	for id, numas := range c.where[node] {
-		if len(near.NUMAs) > 0 && len(numas) > 0 && !touches(numas, near.NUMAs) {
+	for id := range c.where[node] {
+		if c.isFar(node, id, near) {
 			out.Insert(id)
 		}
 	}
 	return out
+}
+
+// isFar reports whether a device is on other NUMA nodes than a pod.
+func (c *Cluster) isFar(node string, id structured.DeviceID, near whatif.Near) bool {
+	numas := c.where[node][id]
+	return len(near.NUMAs) > 0 && len(numas) > 0 && !touches(numas, near.NUMAs)
 }
 
 func touches(a, b []int) bool {
@@ -213,7 +262,11 @@ const (
 	noneThere = "the node has no devices that the pod's claims allow"
 	notWhole  = "a driver has not published all its devices of the node yet"
 	notKnown  = "which devices the node would have is not known"
-	maxFault  = 300
+	// The rest of the text of what is not judged.
+	before     = "which devices pods before it get there is not known"
+	whichPlace = "which of the devices that are kept for its request belong to one pod is not known"
+
+	maxFault = 300
 )
 
 var errLong = errors.New("to allocate devices for the pod's claims takes too long")

@@ -86,6 +86,8 @@ type join struct {
 	served map[string]bool
 	groups []keptGroup    // ascending
 	keptOf map[string]int // see group
+	// keepers find the request of a pod.
+	keepers *kube.Keepers
 }
 
 func newJoin(v *kube.View) *join {

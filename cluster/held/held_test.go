@@ -27,6 +27,7 @@ type world struct {
 	pods []v1.Pod
 	kube.Devices
 	kept   []kube.KeptDevice
+	owners map[string]kube.KeptOwner
 	served map[string]bool
 }
 
@@ -67,7 +68,7 @@ func (w *world) of(t *testing.T) *document.Claims {
 	n := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	v := kube.ViewOf([]v1alpha1.NodeLayout{*l}, []v1.Node{n}, w.pods, nil, time.Now())
 	v.Devices, v.Served = &w.Devices, w.served
-	v.Kept = map[string]*kube.Kept{"node": {Devices: w.kept}}
+	v.Kept = map[string]*kube.Kept{"node": {Devices: w.kept, Owners: w.owners}}
 	return held.Of(v)
 }
 

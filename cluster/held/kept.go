@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
-	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
@@ -23,7 +22,7 @@ const maxKept = 32
 
 // keep reads the devices that are kept. If several requests name a device, the first one by name counts.
 func (x *join) keep(v *kube.View) {
-	x.kept, x.served = map[on]kube.KeptDevice{}, v.Served
+	x.kept, x.served, x.keepers = map[on]kube.KeptDevice{}, v.Served, kube.KeepersOf(v.Kept)
 	taken := map[claims.ID]bool{}
 	for _, h := range x.held {
 		for _, id := range h.Devices {
@@ -58,13 +57,13 @@ func keptFor(d kube.KeptDevice) document.KeptFor {
 		Until: d.Until.UTC().Format(time.RFC3339)}
 }
 
-// keptGroup are devices that are kept for one request. owner may be "", and request is as in the API.
+// keptGroup are devices that are kept for one request, which is as in the API.
 type keptGroup struct {
 	document.KeptDevices
-	request, owner string
+	request string
 }
 
-// group groups the devices that are kept, and counts them by request and by owner.
+// group groups the devices that are kept, and counts them by request.
 func (x *join) group() {
 	all := map[keptGroup]int{}
 	x.keptOf = map[string]int{}
@@ -73,10 +72,9 @@ func (x *join) group() {
 			continue
 		}
 		all[keptGroup{document.KeptDevices{Node: printable.Text(printable.Clip(at.node, maxName)),
-			Driver: printable.Text(printable.Clip(at.Driver, maxName)), KeptFor: keptFor(d)}, d.Request, d.Owner}]++
+			Driver: printable.Text(printable.Clip(at.Driver, maxName)), KeptFor: keptFor(d)}, d.Request}]++
 		x.keptOf["all"]++
 		x.keptOf["request "+d.Request]++
-		x.keptOf["owner "+d.Owner]++
 	}
 	for g, n := range all {
 		g.Devices = n
@@ -84,7 +82,7 @@ func (x *join) group() {
 	}
 	slices.SortFunc(x.groups, func(a, b keptGroup) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Driver, b.Driver),
-			strings.Compare(a.request, b.request), strings.Compare(a.Until, b.Until), strings.Compare(a.owner, b.owner))
+			strings.Compare(a.request, b.request), strings.Compare(a.Until, b.Until))
 	})
 }
 
@@ -95,20 +93,14 @@ func (x *join) keptFrom(p *v1.Pod) {
 		out == nil && !x.asksServed(p) {
 		return
 	}
-	own, mine := "request "+podapi.Request(p), func(g *keptGroup) bool { return g.request == podapi.Request(p) }
-	if owner := podapi.Owner(p); podapi.Request(p) == "" {
-		own, mine = "owner "+owner, func(g *keptGroup) bool { return owner != "" && g.owner == owner }
-	}
-	left := x.keptOf["all"]
-	if own != "owner " {
-		left -= x.keptOf[own]
-	}
+	own := x.keepers.Of(p)
+	left := x.keptOf["all"] - x.keptOf["request "+own]
 	var kept []document.KeptDevices
 	for i := range x.groups {
 		if len(kept) == maxKept {
 			break
 		}
-		if g := &x.groups[i]; !mine(g) {
+		if g := &x.groups[i]; g.request != own {
 			kept, left = append(kept, g.KeptDevices), left-g.Devices
 		}
 	}

@@ -19,8 +19,11 @@ import (
 // keep has a request of an owner keep devices.
 func (w *world) keep(request, owner string, devices ...string) {
 	for _, d := range devices {
-		w.kept = append(w.kept, kube.KeptDevice{Driver: driver, Pool: "node", Name: d, Request: request, Owner: owner,
+		w.kept = append(w.kept, kube.KeptDevice{Driver: driver, Pool: "node", Name: d, Request: request,
 			Until: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)})
+	}
+	if owner != "" {
+		w.owners = map[string]kube.KeptOwner{request: {Owner: owner, Since: 100}}
 	}
 }
 
@@ -62,6 +65,17 @@ func TestPodsWaitForKeptDevices(t *testing.T) {
 		}): "[{node gpu.example.com 1 {ml/b 2026-12-01T12:00:00Z}}] 0",
 		w.wait("of-owner", func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "set", Controller: new(true)}}
+			p.CreationTimestamp = metav1.Unix(100, 0)
+		}): "[{node gpu.example.com 1 {ml/b 2026-12-01T12:00:00Z}}] 0",
+		w.wait("older-than-the-request", func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "set", Controller: new(true)}}
+			p.CreationTimestamp = metav1.Unix(99, 0)
+		}): "[{node gpu.example.com 2 {default/a 2026-12-01T12:00:00Z}} " +
+			"{node gpu.example.com 1 {ml/b 2026-12-01T12:00:00Z}}] 0",
+		w.wait("of-a-request-that-is-over", func(p *v1.Pod) {
+			p.Annotations = map[string]string{podapi.ConsumeAnnotation: "over", podapi.ClassAnnotation: podapi.Class}
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "set", Controller: new(true)}}
+			p.CreationTimestamp = metav1.Unix(100, 0)
 		}): "[{node gpu.example.com 1 {ml/b 2026-12-01T12:00:00Z}}] 0",
 		w.wait("extended", func(p *v1.Pod) {
 			p.Spec.ResourceClaims = nil

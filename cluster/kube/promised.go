@@ -28,6 +28,8 @@ type Kept struct {
 	Amounts  map[string]whatif.Amounts
 	Promised []state.Promised
 	Devices  []KeptDevice
+	// Owners are the controllers of requests, by the name of the request, without requests that have none.
+	Owners map[string]KeptOwner
 }
 
 // KeptDevice is a device that is kept for pods of a request. A pod of the request may have got it since: then a claim
@@ -35,9 +37,7 @@ type Kept struct {
 type KeptDevice struct {
 	Driver, Pool, Name string
 	Request            string // "namespace/name"
-	// Owner is the controller whose pods use up the room without naming the request, or ""; see [apipod.Owner].
-	Owner string
-	Until time.Time
+	Until              time.Time
 }
 
 // AddKept adds to a view the room that ProvisioningRequests of all namespaces keep. If the identity may not list them,
@@ -117,12 +117,24 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 		}
 		for _, x := range booked {
 			x.keep(out)
+			out[x.node].owned(r, name)
 		}
 		if devices += keepDevices(out, r, name, maxKeptDevices-devices); devices >= maxKeptDevices {
 			all = false
 		}
 	}
 	return out, all
+}
+
+// owned records the owner of a request.
+func (k *Kept) owned(r *provisioning.Request, name string) {
+	if r.Owner() == "" {
+		return
+	}
+	if k.Owners == nil {
+		k.Owners = map[string]KeptOwner{}
+	}
+	k.Owners[name] = KeptOwner{r.Owner(), r.CreationTimestamp.Unix()}
 }
 
 // keepDevices adds the devices that a request keeps on the nodes where it keeps places, at most a number of them. It
@@ -138,7 +150,7 @@ func keepDevices(nodes map[string]*Kept, r *provisioning.Request, name string, m
 			continue
 		}
 		for _, device := range x.Devices[:min(len(x.Devices), most-n)] {
-			k.Devices = append(k.Devices, KeptDevice{x.Driver, x.Pool, device, name, r.Owner(), r.Until()})
+			k.Devices = append(k.Devices, KeptDevice{x.Driver, x.Pool, device, name, r.Until()})
 			n++
 		}
 	}
