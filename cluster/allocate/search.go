@@ -1,21 +1,18 @@
 package allocate
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/tenon-numa/tenon/core/place"
-	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -197,7 +194,7 @@ func (k *kind) among(node string, taken sets.Set[structured.DeviceID], near what
 	tries := []sets.Set[structured.DeviceID]{taken.Union(kept).Union(far), taken.Union(kept), taken.Union(far), taken,
 		sets.New[structured.DeviceID]()}
 	for i, hidden := range tries {
-		got, err := k.allocate(node, hidden)
+		got, doubtful, err := k.spread(i, node, hidden, near)
 		switch {
 		case errors.Is(err, errLong) && (i > 1 || i == 1 && near.Must): // only the reason is not known
 			return refused(place.Reason{Code: place.NoDevices, Resource: noneFree})
@@ -207,10 +204,10 @@ func (k *kind) among(node string, taken sets.Set[structured.DeviceID], near what
 			return refused(place.Reason{Code: place.ByPlugin, Resource: err.Error(), Want: 1})
 		case got == nil:
 		case i == 0 || i == 1 && !near.Must:
-			return result{devices: got}
+			return result{devices: got, doubtful: doubtful}
 		case i == 1: // see below whether near ones are kept
 			if len(kept) > 0 {
-				if with, _ := k.allocate(node, tries[2]); with != nil {
+				if with, _ := k.allocate(node, c.slices[node], tries[2]); with != nil {
 					return refused(promised)
 				}
 			}
@@ -225,6 +222,85 @@ func (k *kind) among(node string, taken sets.Set[structured.DeviceID], near what
 		return refused(place.Reason{Code: place.ByPlugin, Resource: notWhole})
 	}
 	return refused(place.Reason{Code: place.ByPlugin, Resource: noneThere, Want: 1})
+}
+
+// spread makes a try of among with the devices in the order in which the scheduler tries them: those near the pod
+// first. For a pod that is nowhere it tries sets of NUMA nodes; doubtful is true if the scheduler may compare several
+// of these, which is not done here.
+func (k *kind) spread(try int, node string, hidden sets.Set[structured.DeviceID], near whatif.Near) (
+	out []structured.DeviceID, doubtful bool, err error) {
+	c := k.c
+	switch {
+	case try == 1 && len(near.NUMAs) > 0 && !near.Must:
+		out, err = k.allocate(node, c.ordered(node, near), hidden)
+		return out, false, err
+	case try > 0 || len(near.NUMAs) > 0 || !k.asks() || !c.laidOut[node]:
+		out, err = k.allocate(node, c.slices[node], hidden)
+		return out, false, err
+	}
+	chooses := slices.ContainsFunc(k.specs, func(s *resourcev1.ResourceClaimSpec) bool {
+		return slices.ContainsFunc(s.Devices.Requests, func(r resourcev1.DeviceRequest) bool { return r.Exactly == nil })
+	})
+	for _, target := range c.targets(node, hidden) {
+		out, err = k.allocate(node, c.slices[node], hidden.Union(c.far(node, whatif.Near{NUMAs: target})))
+		if out != nil || err != nil {
+			return out, chooses, err
+		}
+	}
+	out, err = k.allocate(node, c.slices[node], hidden)
+	return out, false, err
+}
+
+// maxTargets bounds the sets of NUMA nodes that the scheduler tries, and the NUMA nodes of these sets.
+const maxTargets = 62
+
+// targets returns the sets of NUMA nodes that the scheduler tries for a pod that is nowhere, smaller ones first, and of
+// equally large ones those with the fewest free devices; none if all free devices are on one.
+func (c *Cluster) targets(node string, hidden sets.Set[structured.DeviceID]) (out [][]int) {
+	free := map[int]int{}
+	for id, numas := range c.where[node] {
+		for _, numa := range numas {
+			if !hidden.Has(id) {
+				free[numa]++
+			}
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(free), func(a, b int) int {
+		return cmp.Or(cmp.Compare(free[a], free[b]), cmp.Compare(a, b))
+	})
+	all = all[:min(len(all), maxTargets)]
+	var add func(size, below int, set []int)
+	add = func(size, below int, set []int) { // sets whose largest position is lower come first
+		if size == 0 {
+			out = append(out, set)
+			return
+		}
+		for i := size - 1; i < below && len(out) < maxTargets; i++ {
+			add(size-1, i, append(slices.Clone(set), all[i]))
+		}
+	}
+	for size := 1; size < len(all) && len(out) < maxTargets; size++ {
+		add(size, len(all), nil)
+	}
+	return out
+}
+
+// ordered returns the slices of a node with the devices first in each that are near a pod.
+func (c *Cluster) ordered(node string, near whatif.Near) (out []*resourcev1.ResourceSlice) {
+	for _, s := range c.slices[node] {
+		var first, last []resourcev1.Device
+		for i, id := range idsOf(s) {
+			if c.isFar(node, id, near) {
+				last = append(last, s.Spec.Devices[i])
+			} else {
+				first = append(first, s.Spec.Devices[i])
+			}
+		}
+		copied := *s
+		copied.Spec.Devices = append(first, last...)
+		out = append(out, &copied)
+	}
+	return out
 }
 
 // far returns the devices of a node that are on other NUMA nodes than a pod; none for a pod that is nowhere.
@@ -270,63 +346,3 @@ const (
 )
 
 var errLong = errors.New("to allocate devices for the pod's claims takes too long")
-
-// asks reports whether claims request any devices.
-func (k *kind) asks() bool {
-	return slices.ContainsFunc(k.specs, func(s *resourcev1.ResourceClaimSpec) bool { return len(s.Devices.Requests) > 0 })
-}
-
-// left returns how much longer the allocations of the kind may take. Kinds that take long leave some time to others.
-func (k *kind) left() time.Duration {
-	if k.c.spent >= maxSpent {
-		return leastOfKind - k.spent
-	}
-	return maxOfKind - k.spent
-}
-
-// allocate returns the devices of a node that claims get without the hidden ones; nil if they get none. The error is
-// why that could not be found out, for people.
-func (k *kind) allocate(node string, hidden sets.Set[structured.DeviceID]) (out []structured.DeviceID, err error) {
-	c := k.c
-	if len(c.slices[node]) == 0 && k.asks() {
-		return nil, nil
-	}
-	left := min(k.left(), maxOne)
-	if left <= 0 {
-		return nil, errLong
-	}
-	began := c.now()
-	defer func() {
-		took := c.now().Sub(began)
-		k.spent, c.spent = k.spent+took, c.spent+took
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), left)
-	defer cancel()
-	a, err := structured.NewAllocator(ctx, structured.Features{PrioritizedList: true, DeviceTaints: true},
-		structured.AllocatedState{AllocatedDevices: hidden}, c.classes, c.slices[node], c.cel)
-	if err != nil {
-		return nil, errors.New(printable.Clip(err.Error(), maxFault))
-	}
-	var all []*resourcev1.ResourceClaim
-	for i, spec := range k.specs {
-		name := fmt.Sprint("claim-", i)
-		all = append(all, &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-			Spec: *spec})
-	}
-	results, err := a.Allocate(ctx, c.nodes[node], all)
-	switch {
-	case ctx.Err() != nil:
-		return nil, errLong
-	case err != nil && !onNode(err):
-		return nil, errors.New(printable.Clip(strings.TrimSpace(err.Error()), maxFault))
-	case err != nil || results == nil:
-		return nil, nil
-	}
-	out = []structured.DeviceID{}
-	for i := range results {
-		for _, r := range results[i].Devices.Results {
-			out = append(out, structured.MakeDeviceID(r.Driver, r.Pool, r.Device))
-		}
-	}
-	return out, nil
-}
