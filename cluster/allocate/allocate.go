@@ -4,8 +4,9 @@
 // Invariant: a device is given to one pod at a time: never while a claim has it whose pod stays, and never while it is
 // kept for a request of others. The answer to the same question is the same. Claims that the package cannot judge are
 // named, and their pods get no answer: shared ones, those for parts of devices or with admin access, and all of a
-// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. It
-// reads and writes nothing.
+// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. A
+// question that takes too long, or whose answer depends on what is not known, has no answer either: its reason begins
+// with "not judged". The package does not read DeviceTaintRules. It reads and writes nothing of the cluster itself.
 package allocate
 
 import (

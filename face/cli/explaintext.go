@@ -283,6 +283,7 @@ func (e *explanation) addVerdicts(p *sections, all bool) {
 			writeWrapped(b, "", "It also asks for what is not judged here: "+strings.Join(asked, ", ")+".")
 		})
 	}
+	p.add(e.writeRules)
 	if len(e.problems) > 0 {
 		p.add(func(b *bufio.Writer) {
 			fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodesText(len(e.problems)))

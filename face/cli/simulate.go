@@ -567,6 +567,7 @@ func warnUnjudged(w io.Writer, tasks []*task) {
 		}
 		fmt.Fprintf(w, "Warning: %s: %s not judged\n", who, what)
 	}
+	warnRules(w, tasks)
 }
 
 // readBounded reads a file, or stdin for "-". It returns an error if there are more than limit bytes. what describes
