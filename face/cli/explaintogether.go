@@ -18,7 +18,8 @@ import (
 
 // This file finds out whether the waiting pods of a workload fit at the same time. Each of them may fit alone, and
 // all of them together may not: then the workload cannot start as a whole. Judged are NUMA nodes, amounts, and what
-// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity.
+// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity, and
+// not the devices of their claims.
 
 const (
 	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them whose nodes are
@@ -41,11 +42,13 @@ type together struct {
 	Nodes   map[string][]string `json:"nodes,omitempty"`
 	LeftOut []string            `json:"leftOut,omitempty"`
 	// Needed is how many of them have to fit. Once are pods that are in the way: when they have ended, so many fit. They
-	// are absent if so many fit now, or if the search found none.
+	// are absent if so many fit now, if the search found none, or if devices are not counted.
 	Needed int         `json:"needed"`
 	Once   []endingPod `json:"once,omitempty"`
 	// GaveUp is set if the search ended before it had an answer; Fit is 0 then.
 	GaveUp bool `json:"gaveUp,omitempty"`
+	// DevicesNotCounted: some of the pods have claims, whose devices are not counted. Fit may then be too many.
+	DevicesNotCounted bool `json:"devicesNotCounted,omitempty"`
 }
 
 // endingPod is a pod that has to end, and its node.
@@ -69,14 +72,16 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	// By kind, what was read about the first pod of the kind: what keeps it from nodes, and what the nodes have.
 	read := map[string]*explanation{}
 	problem := assign.Problem{Nodes: nodes, Least: 1, Budget: togetherBudget}
+	claimed := false
 	for _, p := range waiting {
+		claimed = claimed || p.Claimed
 		kind := fmt.Sprintf("%s %v", p.Pod.Shape(), p.Demand)
 		if _, known := read[kind]; !known && len(read) < maxTemplates {
 			whole, err := c.Pod(ctx, p.ID.Namespace, p.ID.Name)
 			if err != nil {
 				return nil, err
 			}
-			read[kind] = &explanation{pod: whole}
+			read[kind], claimed = &explanation{pod: whole}, claimed || whole.Claimed
 		}
 		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kind})
 	}
@@ -94,7 +99,8 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	amounts := judgedTogether{problem, read}
 	problem.Room = func(node int, pods []int) bool { return amounts.enough(node, pods, nil, nil) }
 	at, spent := assign.Find(problem)
-	out := &together{Waiting: len(waiting), GaveUp: spent, Needed: cmp.Or(max(0, needed), len(waiting))}
+	out := &together{Waiting: len(waiting), GaveUp: spent, Needed: cmp.Or(max(0, needed), len(waiting)),
+		DevicesNotCounted: claimed}
 	for i, p := range waiting {
 		switch {
 		case spent:
@@ -109,7 +115,7 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 			out.Nodes[name] = append(out.Nodes[name], p.ID.Name)
 		}
 	}
-	if !spent && out.Fit < out.Needed {
+	if !spent && !claimed && out.Fit < out.Needed {
 		problem.Least = out.Needed
 		out.Once = amounts.once(problem, pods)
 	}
@@ -196,11 +202,17 @@ func (x *together) text() string {
 			x.Waiting)
 	case x.Fit == 0:
 		text = fmt.Sprintf("None of the %d pods that wait fits now.", x.Waiting)
+	case x.Fit == x.Waiting && x.DevicesNotCounted:
+		return fmt.Sprintf("The %d pods that wait would fit together if they had no claims: %s. Devices of claims are not "+
+			"counted here.", x.Waiting, nodeCounts(x.Nodes))
 	case x.Fit == x.Waiting:
 		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, nodeCounts(x.Nodes))
 	default:
 		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
 			x.Fit, nodeCounts(x.Nodes), firstOf(x.LeftOut, maxListed, ""))
+		if x.DevicesNotCounted {
+			text += " Devices of claims are not counted here: fewer may fit."
+		}
 	}
 	if len(x.Once) > 0 {
 		names := document.Each(x.Once, func(p endingPod) string { return p.Namespace + "/" + p.Name + " on " + p.Node })

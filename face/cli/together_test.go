@@ -63,6 +63,30 @@ func TestWaitingPodsAreJudgedTogether(t *testing.T) {
 	}
 }
 
+// Devices of claims are not counted, so the answer never is that pods with claims fit, nor who has to end for them.
+func TestDevicesAreNotCountedTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		cpus []int64
+		want string
+	}{
+		"all": {[]int64{12, 12}, "The 2 pods that wait would fit together if they had no claims: 2 on a. Devices of claims " +
+			"are not counted here."},
+		"not all": {[]int64{12, 12, 12, 12, 12}, "Then no place is left for gang-4. Devices of claims are not counted here: " +
+			"fewer may fit."},
+		"none": {[]int64{17, 17}, "None of the 2 pods that wait fits now."},
+	} {
+		all := gang(t, c.cpus...)
+		for key, p := range all.pods {
+			p.Claimed = true
+			all.pods[key] = p
+		}
+		out, errs, code := run(t, all, "explain", "deploy/gang", "-n", "ml")
+		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(out), " "), c.want) {
+			t.Errorf("%s: exit code %d, %s\n%s\nwant %q", name, code, errs, out, c.want)
+		}
+	}
+}
+
 // If the pods do not fit together, the answer has the fewest pods of others that are in the way. A pod of the workload
 // itself is not among them.
 func TestPodsInTheWayOfAGangAreNamed(t *testing.T) {

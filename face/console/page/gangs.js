@@ -19,15 +19,15 @@ export function rowsOf(list) {
   return out;
 }
 
-// why returns what the pods of a group wait for: in the words of explain, and where none of them fits or nothing concerns
-// the group as a whole, what its first pod waits for. It sets how many pods the group needs.
+// why returns what the pods of a group wait for: in the words of explain, and where none of them fits, their devices are
+// not counted, or nothing concerns the group as a whole, what its first pod waits for. It sets how many pods the group needs.
 export async function why(row, sentence) {
   const { namespace, name } = row.group;
   try {
     const g = await get(`/podgroups/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
     row.needs = g.gang?.needs;
     const text = g.text.split(/(?<=\.) (?=[A-Z0-9])/).map(phrase).join(" ");
-    if (text && g.together?.fit !== 0) return text;
+    if (text && g.together?.fit !== 0 && !g.together?.devicesNotCounted) return text;
     return [text, await sentence(row.pods[0])].filter(Boolean).join(" ");
   } catch {
     return sentence(row.pods[0]); // the group is new, or may not be read
