@@ -8,7 +8,9 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -31,6 +33,27 @@ func (s *Stage) claimed(p, existing *v1.Pod) (d whatif.Devices, unjudged []strin
 		return nil, []string{UnjudgedClaims + " (" + printable.Clip(why, 200) + ")"}
 	}
 	return d, nil
+}
+
+// unsettledClaims returns what of the devices of a pod's claims is not judged although the claims are: on nodes whose
+// policy demands alignment and where Tenon's agent decides, the scheduler tries other places of the pod until there are
+// devices near it. It names the first of these nodes to which the pod may go.
+func (s *Stage) unsettledClaims(w *whatif.Want) []string {
+	if w.Devices == nil || w.Pod.Plain() {
+		return nil
+	}
+	for i := range s.nodes {
+		n := s.nodes[i].State
+		if n == nil || n.Machine == nil || n.Quality == state.Estimated || n.Rules.Arbiter != place.ByAgent ||
+			w.Bars != nil && i < len(w.Bars.Why) && len(w.Bars.Why[i]) > 0 {
+			continue
+		}
+		if p := n.Rules.Topology.Policy; p == place.SingleNUMA || p == place.Restricted {
+			return []string{UnjudgedClaims + " (whether devices are near the pod on nodes where Tenon's agent decides, such as " +
+				printable.Clip(n.Name, 60) + ")"}
+		}
+	}
+	return nil
 }
 
 // decodeDevices adds a slice or a claim to the devices.

@@ -7,10 +7,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -83,6 +87,56 @@ func TestPodsWithClaimsWaitAndMove(t *testing.T) {
 		Movers: f.Movers, Most: 3, Trials: 100, Looks: 1000}
 	if r, err := defrag.Find(p, func() error { return nil }); err != nil || r.Plan != nil {
 		t.Errorf("the successor has no device, and there is a plan: %+v (%v)", r.Plan, err)
+	}
+}
+
+// stateOf returns the state of a node with two NUMA nodes and no pods that hold anything.
+func stateOf(t *testing.T, name string, arbiter place.Arbiter) *state.Node {
+	t.Helper()
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 8Gi\nnuma 1 socket 1 cpus 8-15 memory 8Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := place.Rules{Arbiter: arbiter, CPU: place.CPURules{Static: true},
+		Topology: place.TopologyRules{Policy: place.SingleNUMA}}
+	return &state.Node{Name: name, Machine: m, Rules: r, Usage: place.NewUsage(m, r)}
+}
+
+// Where the agent decides, the scheduler refuses a pod if no NUMA node has both its CPUs and a device. No answer tries
+// all places, so the claims of pods with exclusive CPUs are named as not judged there, and such pods do not move.
+func TestClaimsAreNotJudgedWhereTheAgentDecides(t *testing.T) {
+	for name, c := range map[string]struct {
+		arbiter place.Arbiter
+		plain   bool
+		only    string
+		judged  bool
+	}{
+		"the agent":                    {arbiter: place.ByAgent},
+		"the agent, on another node":   {arbiter: place.ByAgent, only: "b", judged: true},
+		"the agent, nothing exclusive": {arbiter: place.ByAgent, plain: true, judged: true},
+		"the kubelet":                  {arbiter: place.ByKubelet, judged: true},
+	} {
+		s := withGPUs(t, func(v *kube.View) {
+			v.States = []*state.Node{stateOf(t, "a", c.arbiter)}
+			v.Nodes[1].Labels = map[string]string{"only": "b"}
+			for _, kept := range v.Pods {
+				p := kept.Pod()
+				if amounts := p.Spec.Containers[0].Resources.Requests; !c.plain && p.Name == "waits" {
+					amounts["memory"] = resource.MustParse("1Gi")
+					p.Spec.Containers[0].Resources.Limits = amounts
+				}
+				if c.only != "" {
+					p.Spec.NodeSelector = map[string]string{"only": c.only}
+				}
+			}
+		})
+		w := s.Pending()[0]
+		if got := len(w.Unjudged) == 0; got != c.judged || w.Want.Devices == nil {
+			t.Errorf("%s: judged %t, %q", name, got, w.Unjudged)
+		}
+		if !c.judged && !strings.Contains(w.Unjudged[0], "where Tenon's agent decides, such as a") {
+			t.Errorf("%s: not judged: %q", name, w.Unjudged)
+		}
 	}
 }
 

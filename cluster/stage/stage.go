@@ -474,5 +474,6 @@ func (s *Stage) workload(t manifest.Template, existing *v1.Pod) (*whatif.Workloa
 	if w.Bars, err = s.barred(t.Pod); err != nil {
 		return nil, err
 	}
+	out.Unjudged = append(out.Unjudged, s.unsettledClaims(w)...)
 	return out, nil
 }
