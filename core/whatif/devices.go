@@ -69,9 +69,9 @@ func (n *Node) Give(w *Want, holdings []place.Holding) {
 }
 
 // near returns where holdings are. Devices must be near as the argument claims of the scheduler has it by default: on
-// nodes whose policy refuses pods that are not aligned. Where Tenon's agent decides, the scheduler looks for
-// another place of the pod, and refuses it if no place is near devices. Here devices need not be near then: that the pod
-// gets some is not certain, and the caller has to name that.
+// nodes whose policy refuses pods that are not aligned. Where Tenon's agent decides, the scheduler looks for another
+// place of the pod, and refuses it if no place is near devices. Here devices need not be near then: that the pod gets
+// some is not certain, and the caller has to name that.
 func (n *Node) near(holdings []place.Holding) (out Near) {
 	if n.State == nil || n.State.Machine == nil {
 		return out

@@ -69,10 +69,10 @@ func TestDevicesAreNotCountedTogether(t *testing.T) {
 		cpus []int64
 		want string
 	}{
-		"all": {[]int64{12, 12}, "The 2 pods that wait would fit together if they had no claims: 2 on a. Devices of claims " +
-			"are not counted here."},
-		"not all": {[]int64{12, 12, 12, 12, 12}, "Then no place is left for gang-4. Devices of claims are not counted here: " +
-			"fewer may fit."},
+		"all": {[]int64{12, 12}, "The 2 pods that wait would fit together if they had no claims: 2 on a. Devices of " +
+			"claims are not counted here."},
+		"not all": {[]int64{12, 12, 12, 12, 12}, "Then no place is left for gang-4. Devices of claims are not counted " +
+			"here: fewer may fit."},
 		"none": {[]int64{17, 17}, "None of the 2 pods that wait fits now."},
 	} {
 		all := gang(t, c.cpus...)
