@@ -32,6 +32,9 @@ const (
 	HeldBack    = "pods of its controller are held back until it has room"
 )
 
+// Unread is the reason of the condition Provisioned while the scheduler cannot read what the pods of a request ask for.
+const Unread = "Unread"
+
 // MaxPods bounds the pods of a request.
 const MaxPods = 2_000
 

@@ -361,6 +361,8 @@ func (x *carrying) places(ctx context.Context, asked []move) (have []move, none 
 			case is:
 				have = append(have, m)
 				continue
+			case !has && text != "":
+				said = fmt.Sprintf("the scheduler cannot judge the successor of pod %s: %s", m.NamespacedName, text)
 			}
 			none[m.UID] = text
 			silent = silent || !has

@@ -1,12 +1,17 @@
 package room
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/provisioning"
 )
@@ -62,6 +67,31 @@ func TestAnotherPlanIsBusy(t *testing.T) {
 		}
 		if got := busy(r, now); got != c.want {
 			t.Errorf("%s: busy %t", name, got)
+		}
+	}
+}
+
+// If the scheduler cannot read what a successor asks for, that is no answer: nothing is evicted for it, also where the
+// scheduler holds the successor back.
+func TestARequestThatCannotBeReadIsNotAnswered(t *testing.T) {
+	request := provisioning.Request{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(request) // a missing answer fails the test
+	}))
+	defer server.Close()
+	client, err := provisioning.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{requests: client}
+	for reason, want := range map[string]bool{provisioning.Unread: false, "CapacityIsNotFound": true} {
+		request.Status.Conditions = []metav1.Condition{{Type: provisioning.Provisioned, Status: metav1.ConditionFalse,
+			Reason: reason, Message: "not now; " + provisioning.HeldBack}}
+		is, answered, over, why, err := c.kept(t.Context(), Move{NamespacedName: types.NamespacedName{Namespace: "ml",
+			Name: "p"}, UID: "u"})
+		if err != nil || is || over || why == "" || answered != want {
+			t.Errorf("%s: kept %t, answered %t, over %t, %q, %v", reason, is, answered, over, why, err)
 		}
 	}
 }

@@ -179,7 +179,8 @@ func pin(s *v1.PodSpec, node string) {
 }
 
 // kept reports whether the scheduler keeps a place for the successor of a pod. answered is false until the scheduler
-// has answered; over is set if it never will, or keeps the place no more; why is the reason if it keeps none.
+// has answered, also if it could not read what the successor asks for, such as a template of a claim; over is set if it
+// never will, or keeps the place no more; why is the reason if it keeps none.
 func (c *Cluster) kept(ctx context.Context, m Move) (is, answered, over bool, why string, err error) {
 	r, err := c.requests.In(m.Namespace).Get(ctx, BookingName(m.UID), metav1.GetOptions{})
 	if err != nil {
@@ -194,8 +195,11 @@ func (c *Cluster) kept(ctx context.Context, m Move) (is, answered, over bool, wh
 		return false, true, true, why, nil
 	}
 	x := meta.FindStatusCondition(r.Status.Conditions, provisioning.Provisioned)
-	if x == nil {
+	switch {
+	case x == nil:
 		return false, false, false, "", nil
+	case x.Status != metav1.ConditionTrue && x.Reason == provisioning.Unread:
+		return false, false, false, x.Message, nil
 	}
 	return x.Status == metav1.ConditionTrue, true, false, x.Message, nil
 }

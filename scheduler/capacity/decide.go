@@ -403,7 +403,7 @@ func (d *deciding) refuse(ctx context.Context, r *request, why error) {
 	}
 	if bad := (invalid{}); !errors.As(why, &bad) {
 		d.readAgain(r)
-		_ = d.notNow(ctx, r, "Unread", "not now: "+why.Error())
+		_ = d.notNow(ctx, r, provisioning.Unread, "not now: "+why.Error())
 		return
 	}
 	_ = d.write(ctx, r, nil, condition(provisioning.Accepted, false, "Invalid", why.Error()),
