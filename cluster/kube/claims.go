@@ -74,6 +74,21 @@ func (r *Reader) claimsWithin(ctx context.Context, pods *Seen, out *Devices) err
 	return nil
 }
 
+// Templates lists the templates of claims of all namespaces. known is false if the identity may not list them. An API
+// server that does not serve the kind has none.
+func (r *Reader) Templates(ctx context.Context) (list []resourcev1.ResourceClaimTemplate, known bool, err error) {
+	all, err := r.devices.Templates.List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, false, nil
+	case apierrors.IsNotFound(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("list templates of resource claims: %w", err)
+	}
+	return all.Items, true, nil
+}
+
 // AddLayout reads the layout of a node into a view, for the PCI functions in it. A layout that is not there or may not
 // be read is no error.
 func (r *Reader) AddLayout(ctx context.Context, v *View, node string) error {

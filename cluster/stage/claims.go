@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -49,11 +51,64 @@ func (s *Stage) unsettledClaims(w *whatif.Want) []string {
 			continue
 		}
 		if p := n.Rules.Topology.Policy; p == place.SingleNUMA || p == place.Restricted {
-			return []string{UnjudgedClaims + " (whether devices are near the pod on nodes where Tenon's agent decides, such as " +
-				printable.Clip(n.Name, 60) + ")"}
+			return []string{UnjudgedClaims + " (whether devices are near the pod on nodes where Tenon's agent decides, such " +
+				"as " + printable.Clip(n.Name, 60) + ")"}
 		}
 	}
 	return nil
+}
+
+// templates are the templates of claims, and the claims that were made of them, by namespace and name.
+type templates struct {
+	known  map[types.NamespacedName]*resourcev1.ResourceClaimTemplate
+	claims map[types.NamespacedName]*resourcev1.ResourceClaim
+}
+
+func newTemplates(list []resourcev1.ResourceClaimTemplate, d *kube.Devices) *templates {
+	t := &templates{map[types.NamespacedName]*resourcev1.ResourceClaimTemplate{},
+		map[types.NamespacedName]*resourcev1.ResourceClaim{}}
+	for i := range list {
+		t.known[types.NamespacedName{Namespace: list[i].Namespace, Name: list[i].Name}] = &list[i]
+	}
+	for i := range d.Claims {
+		t.claims[types.NamespacedName{Namespace: d.Claims[i].Namespace, Name: d.Claims[i].Name}] = &d.Claims[i]
+	}
+	return t
+}
+
+// differs returns why the claims of a pod's successor would not be like the pod's own; "" if they are. The API server
+// makes them of the templates, which may be gone or new ones. t may be nil.
+func (t *templates) differs(p *v1.Pod) string {
+	made := map[string]string{} // claims by entry
+	for _, s := range p.Status.ResourceClaimStatuses {
+		if s.ResourceClaimName != nil {
+			made[s.Name] = *s.ResourceClaimName
+		}
+	}
+	for _, c := range p.Spec.ResourceClaims {
+		if c.ResourceClaimTemplateName == nil {
+			continue
+		}
+		if t == nil {
+			return "has claims of templates (ResourceClaimTemplate), which were not read"
+		}
+		name := printable.Clip(*c.ResourceClaimTemplateName, 60)
+		template := t.known[types.NamespacedName{Namespace: p.Namespace, Name: *c.ResourceClaimTemplateName}]
+		claim := t.claims[types.NamespacedName{Namespace: p.Namespace, Name: made[c.Name]}]
+		switch {
+		case template == nil:
+			return "has a claim of a ResourceClaimTemplate that does not exist: " + name
+		case claim == nil || !sameDevices(&template.Spec.Spec.Devices, &claim.Spec.Devices):
+			return "has a claim that asks for something else than its ResourceClaimTemplate now: " + name
+		}
+	}
+	return ""
+}
+
+// sameDevices reports whether two claims ask for the same devices. Parameters of drivers do not count.
+func sameDevices(a, b *resourcev1.DeviceClaim) bool {
+	return equality.Semantic.DeepEqual(a.Requests, b.Requests) &&
+		equality.Semantic.DeepEqual(a.Constraints, b.Constraints)
 }
 
 // decodeDevices adds a slice or a claim to the devices.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ func withGPUs(t *testing.T, change func(v *kube.View)) *Stage {
 	if err != nil {
 		t.Fatal(err)
 	}
+	one := resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "one-gpu"}}
+	one.Spec.Spec = *v.Devices.Claims[0].Spec.DeepCopy()
+	out.templates = newTemplates([]resourcev1.ResourceClaimTemplate{one}, v.Devices)
 	return out
 }
 
@@ -136,6 +140,72 @@ func TestClaimsAreNotJudgedWhereTheAgentDecides(t *testing.T) {
 		}
 		if !c.judged && !strings.Contains(w.Unjudged[0], "where Tenon's agent decides, such as a") {
 			t.Errorf("%s: not judged: %q", name, w.Unjudged)
+		}
+	}
+}
+
+// A kubelet takes new rules once its node was drained, which frees the devices of the pods that left it.
+func TestChangedRulesFreeTheDevicesOfDrainedPods(t *testing.T) {
+	s := withGPUs(t, func(v *kube.View) { v.States = []*state.Node{stateOf(t, "a", place.ByKubelet)} })
+	out, _, err := s.Vary(whatif.Variation{Alter: func(r place.Rules) (place.Rules, error) { return r, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules whatif.Rules
+	if j := rules.Judge(&out.Nodes()[0], out.Pending()[0].Want, nil); !j.Fits() {
+		t.Errorf("the node is empty, and the pod does not fit: %v", j.Reasons)
+	}
+	if j := rules.Judge(&s.Nodes()[0], s.Pending()[0].Want, nil); j.Fits() {
+		t.Error("the pod fits before the drain")
+	}
+}
+
+// What is kept for a request is free once the request is released, devices as well as amounts.
+func TestReleasingFreesKeptDevices(t *testing.T) {
+	const first, second = "ml/first", "ml/second"
+	s := withGPUs(t, func(v *kube.View) {
+		devices := v.Devices.Slices[0].Spec.Devices
+		v.Devices.Slices[0].Spec.Devices = append(devices, resourcev1.Device{Name: "g2"})
+		v.Kept = map[string]*kube.Kept{"a": {Amounts: map[string]whatif.Amounts{first: {"pods": 1}},
+			Devices: []kube.KeptDevice{{Driver: "gpu.example.com", Pool: "a", Name: "g2", Request: first}}}}
+	})
+	fits := func(s *Stage) bool {
+		return (whatif.Rules{}).Judge(&s.Nodes()[0], s.Pending()[0].Want, nil).Fits()
+	}
+	if fits(s) || fits(s.Releasing(map[string]bool{second: true})) {
+		t.Error("the device is kept for a request, and another pod gets it")
+	}
+	released := s.Releasing(map[string]bool{first: true})
+	if !fits(released) || !fits(released.Releasing(map[string]bool{second: true})) {
+		t.Error("nothing is kept for the request, and the pod does not get the device")
+	}
+	if fits(s) {
+		t.Error("the stage itself has changed")
+	}
+}
+
+// The successor of a pod gets claims of the templates as they are now. If one is gone, the successor waits for ever, so
+// its pod does not move; nor does it where the template asks for something else.
+func TestPodsWhoseTemplatesChangedDoNotMove(t *testing.T) {
+	const template = "one-gpu"
+	other := resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: template}}
+	other.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu",
+		Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "other"}}}
+	for want, list := range map[string][]resourcev1.ResourceClaimTemplate{
+		"has a claim of a ResourceClaimTemplate that does not exist: one-gpu":                  {},
+		"has a claim that asks for something else than its ResourceClaimTemplate now: one-gpu": {other},
+		"has claims of templates (ResourceClaimTemplate), which were not read":                 nil,
+	} {
+		s := withGPUs(t, func(*kube.View) {})
+		if s.templates = nil; list != nil {
+			s.templates = newTemplates(list, s.published)
+		}
+		f, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
+		if err != nil || len(f.Movers) > 0 {
+			t.Errorf("%s: %+v may move (%v)", want, f.Movers, err)
+		}
+		if !slices.ContainsFunc(f.Fixed, func(x defrag.Fixed) bool { return x.Pod.Name == "moves" && x.Why == want }) {
+			t.Errorf("want %q, may not move: %+v", want, f.Fixed)
 		}
 	}
 }

@@ -89,6 +89,9 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 		case len(s.Allocated(p)) > 0:
 			return m, unpredicted
 		}
+		if why = s.templates.differs(p); why != "" {
+			return m, why
+		}
 	}
 	switch {
 	case err != nil:
@@ -269,9 +272,16 @@ func (s *Stage) Ending() (*Stage, int) {
 	return s.Leaving(uids), len(uids)
 }
 
-// Releasing returns the stage as if some ProvisioningRequests, "namespace/name", kept no room.
+// Releasing returns the stage as if some ProvisioningRequests, "namespace/name", kept no room
+// and no devices.
 func (s *Stage) Releasing(requests map[string]bool) *Stage {
 	out := *s
+	if s.allocator != nil {
+		out.released = map[string]bool{}
+		maps.Copy(out.released, s.released)
+		maps.Copy(out.released, requests)
+		out.allocate()
+	}
 	out.nodes = slices.Clone(s.nodes)
 	for i := range out.nodes {
 		n := &out.nodes[i]

@@ -61,11 +61,17 @@ type Stage struct {
 	// served are the extended resources that DRA serves; nil if that is unknown.
 	served map[string]bool
 	claims *document.Claims // see Claims
-	// allocates returns what decides which pods get devices of claims; nil if no claims are judged.
+	// allocates returns what decides which pods get devices of claims; nil if no claims are judged. allocator makes it as
+	// if nothing were kept for some requests.
 	allocates func() *allocate.Cluster
-	needs     *needs // nil if nothing looks for claims of pods of files
+	allocator func(released map[string]bool) *allocate.Cluster
+	released  map[string]bool // see Releasing
+	needs     *needs          // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget
+	// published are the slices and claims as they were read, and templates the templates of claims; nil if not known.
+	published *kube.Devices
+	templates *templates
 }
 
 // Read reads a cluster. The problems name the nodes without data about their NUMA nodes.
@@ -81,15 +87,27 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 	return s, v.Problems, err
 }
 
-// WithBudgets reads the disruption budgets of a cluster into a stage of it. They stay unknown if the identity may not
-// list them.
+// WithBudgets reads the disruption budgets of a cluster into a stage of it, and where claims are judged, the templates
+// of claims. Kinds that the identity may not list stay unknown.
 func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, error) {
-	list, known, err := cluster.Budgets(ctx)
-	if err != nil || !known {
-		return s, err
-	}
 	out := *s
-	out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
+	list, known, err := cluster.Budgets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
+	}
+	if s.allocates == nil || len(s.published.Claims) == 0 {
+		return &out, nil
+	}
+	made, known, err := cluster.Templates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		out.templates = newTemplates(made, s.published)
+	}
 	return &out, nil
 }
 

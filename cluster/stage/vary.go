@@ -22,7 +22,8 @@ import (
 func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err error) {
 	out = &Stage{nodes: slices.Clone(s.nodes), objects: slices.Clone(s.objects), pods: s.pods, on: maps.Clone(s.on),
 		storage: s.storage, namespaces: s.namespaces, admission: s.admission, ask: s.ask, served: s.served, seen: s.seen,
-		partial: s.partial, claims: s.claims, allocates: s.allocates, bars: map[string]*whatif.Bars{}}
+		partial: s.partial, claims: s.claims, allocates: s.allocates, allocator: s.allocator, released: s.released,
+		bars: map[string]*whatif.Bars{}}
 	if v.Alter != nil {
 		if altered, err = out.alter(v); err != nil {
 			return nil, nil, err
@@ -77,12 +78,16 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 			return nil, fmt.Errorf("node %s: %w", n.Name, err)
 		}
 		var staying []kube.Stored
+		freed := slices.Clone(n.Freed) // the devices of their claims are free, too
 		for _, p := range s.on[n.Name] {
 			if kube.GoesWithNode(p.Pod()) {
 				staying = append(staying, p)
+			} else {
+				freed = append(freed, string(p.Pod().UID))
 			}
 		}
-		s.on[n.Name] = staying
+		slices.Sort(freed)
+		s.on[n.Name], n.Freed = staying, freed
 		n.Used, n.Pods = newRequests().sum(staying)
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)

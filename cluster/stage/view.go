@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,12 @@ func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 	s.addUnseen()
 	s.storage, s.namespaces = newStorage(v.Storage), v.Namespaces
 	s.admission = v.Admission
-	s.served, s.claims = v.Served, claimed.Of(v)
+	s.served, s.claims, s.published = v.Served, claimed.Of(v), v.Devices
 	if v.Devices != nil && v.Classes != nil {
-		s.allocates = sync.OnceValue(func() *allocate.Cluster { return allocate.New(v, time.Now) })
+		s.allocator = func(released map[string]bool) *allocate.Cluster {
+			return allocate.New(without(v, released), time.Now)
+		}
+		s.allocate()
 	}
 	for i := range s.nodes {
 		s.nodes[i].Served = v.Served
@@ -33,4 +37,25 @@ func OfAgain(v *kube.View, of *Requests) (*Stage, error) {
 		}
 	}
 	return s, nil
+}
+
+// allocate has the stage judge devices of claims, without those that are kept for released requests.
+func (s *Stage) allocate() {
+	of, released := s.allocator, s.released
+	s.allocates = sync.OnceValue(func() *allocate.Cluster { return of(released) })
+}
+
+// without returns a view in which no devices are kept for some requests.
+func without(v *kube.View, requests map[string]bool) *kube.View {
+	if len(requests) == 0 {
+		return v
+	}
+	out := *v
+	out.Kept = map[string]*kube.Kept{}
+	for node, k := range v.Kept {
+		with := *k
+		with.Devices = slices.DeleteFunc(slices.Clone(k.Devices), func(d kube.KeptDevice) bool { return requests[d.Request] })
+		out.Kept[node] = &with
+	}
+	return &out
 }
