@@ -96,6 +96,9 @@ func (f *filters) bar(n *v1.Node, on []kube.Stored) (out []place.Reason, err err
 // UnjudgedClaims is what the unjudged requirements of a pod with claims of devices (DRA) include.
 const UnjudgedClaims = "resource claims"
 
+// allocatedFor begins the name of an extended resource that is not judged.
+const allocatedFor = "devices that DRA allocates for "
+
 // unjudged names the requirements of a pod that this package does not judge. It leaves out the scheduling gates of an
 // existing pod, which "explain" shows by itself.
 func (s *Stage) unjudged(pod *v1.Pod) (out []string) {
@@ -146,7 +149,7 @@ func (s *Stage) devices(pod *v1.Pod) (out []string) {
 		}
 		switch offering := s.offering(resource); {
 		case s.served[resource] && offering < len(s.nodes):
-			out = append(out, "devices that DRA allocates for "+resource)
+			out = append(out, allocatedFor+resource)
 		case s.served == nil && offering == 0:
 			out = append(out, "whether DRA serves "+resource+" (DeviceClasses were not read)")
 		}

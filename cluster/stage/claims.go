@@ -37,6 +37,15 @@ func (s *Stage) claimed(p, existing *v1.Pod) (d whatif.Devices, unjudged []strin
 	return d, nil
 }
 
+// addUnsettled adds to a workload what else of the devices of its pods is not judged.
+func (s *Stage) addUnsettled(w *whatif.Workload, p *v1.Pod) {
+	unsettled := s.unsettledClaims(w.Want)
+	w.Unjudged, w.UnjudgedDevices = append(w.Unjudged, unsettled...), append(w.UnjudgedDevices, unsettled...)
+	for _, resource := range s.Allocated(p) { // Unjudged has them
+		w.UnjudgedDevices = append(w.UnjudgedDevices, allocatedFor+resource)
+	}
+}
+
 // unsettledClaims returns what of the devices of a pod's claims is not judged although the claims are: on nodes whose
 // policy demands alignment and where Tenon's agent decides, the scheduler tries other places of the pod until there are
 // devices near it. It names the first of these nodes to which the pod may go.

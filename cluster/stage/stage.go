@@ -473,9 +473,8 @@ func (s *Stage) workload(t manifest.Template, existing *v1.Pod) (*whatif.Workloa
 	if err != nil {
 		return nil, err
 	}
-	var claims []string
-	w.Devices, claims = s.claimed(t.Pod, existing)
-	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), claims, unjudged, s.vague(t.Pod))
+	w.Devices, out.UnjudgedDevices = s.claimed(t.Pod, existing)
+	w.Peers, out.Unjudged = peers, slices.Concat(s.unjudged(t.Pod), out.UnjudgedDevices, unjudged, s.vague(t.Pod))
 	out.Unequal = Unequal(t.Pod)
 	if w.Pod, err = podapi.ToPlace(t.Pod); err != nil {
 		return nil, err
@@ -492,6 +491,6 @@ func (s *Stage) workload(t manifest.Template, existing *v1.Pod) (*whatif.Workloa
 	if w.Bars, err = s.barred(t.Pod); err != nil {
 		return nil, err
 	}
-	out.Unjudged = append(out.Unjudged, s.unsettledClaims(w)...)
+	s.addUnsettled(out, t.Pod)
 	return out, nil
 }

@@ -34,6 +34,8 @@ type Workload struct {
 	Want    *Want
 	// Unjudged describes for people the pods' other requirements on a node, which simulations do not check.
 	Unjudged []string
+	// UnjudgedDevices are the entries of Unjudged about devices of claims (DRA).
+	UnjudgedDevices []string
 	// Asked: the API server has accepted the pod in a dry run, and the pod has the fields that the API server adds.
 	Asked bool
 	// Refused is why the API server refuses the object although it accepts its pods; "" if no reason is known.

@@ -94,6 +94,8 @@ type defragFlags struct {
 	asked []string
 	// least is how many pods of usual shapes fitted when the plan was made that is carried out.
 	least map[string]int
+	// automatic: no person sees the plan before it is carried out. Pods whose devices are not judged get no room then.
+	automatic bool
 	// only, if not nil, are the UIDs of the only pods that may move, if a plan is carried out.
 	only map[string]bool
 }
@@ -230,7 +232,7 @@ type defragmentation struct {
 	empty    []string // names
 	result   defrag.Result
 	stuck    []defrag.Fixed // pods of nodes that are to be empty, which may not move
-	// notJudged are objects of files whose pods are not judged, and why.
+	// notJudged are objects of files whose pods are not judged, and pods that get no room because of that, and why.
 	notJudged []string
 	partial   string // what of the cluster was not read
 	asked     []string
@@ -250,7 +252,7 @@ func (a *app) defrag(c *cobra.Command, f defragFlags) error {
 	if a.setup.Stages.Moving == nil {
 		return errors.New("pods cannot be moved here")
 	}
-	f.asked = a.question(c)
+	f.asked, f.automatic = a.question(c), f.any && f.apply && f.yes
 	d, err := a.defragmented(c, f)
 	if err != nil {
 		return err
@@ -444,28 +446,6 @@ func (d *defragmentation) confirmed(p *defrag.Plan, moving *Moving, goals func(S
 		}
 	}
 	return true
-}
-
-// others counts the pods that wait and are not to get room.
-func (d *defragmentation) others() int {
-	n := d.stage.Waiting()
-	for _, t := range d.tasks {
-		if t.waiting {
-			n -= t.wanted
-		}
-	}
-	return max(0, n)
-}
-
-// names returns the pods that move, as kubectl names them.
-func (d *defragmentation) names() (out []string) {
-	if d.result.Plan == nil {
-		return nil
-	}
-	for _, m := range d.result.Plan.Moves {
-		out = append(out, "pod/"+d.problem.Movers[m.Mover].Pod.String())
-	}
-	return out
 }
 
 // unjudged are objects, and requirements of the pods that get room, which are not judged.

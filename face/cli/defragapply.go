@@ -300,6 +300,7 @@ func (a *app) carryOut(c *cobra.Command, p defragDocument, o MoveOptions, yes, d
 	if err != nil {
 		return err
 	}
+	f.automatic = yes && slices.Contains(p.Asked, "--any=true")
 	if f.usual && !o.Keep {
 		return errors.New("--usual needs places for the successors: --keep=false would move pods for nothing")
 	}

@@ -236,3 +236,31 @@ func TestAsManyAsPossible(t *testing.T) {
 		}
 	}
 }
+
+// No person sees an automatic plan, so no pods move for one whose devices are not judged, and the reason is written. A
+// person may decide otherwise.
+func TestNoPodsMoveByThemselvesForUnjudgedDevices(t *testing.T) {
+	const why = "no pods move for ml/wide, since what it asks for is not judged: resource claims"
+	cluster := scattered(t, func(p *v1.Pod) {
+		if p.Name == "wide" {
+			p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("shared")}}
+		}
+	})
+	w := &recorded{}
+	s := Setup{Stages: stages([]byte(cluster)), Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
+	out, errs, _ := runWith(t, s, "", "defrag", "--pending", "--any", "--apply", "--yes")
+	if w.ran > 0 || !strings.Contains(errs, why) {
+		t.Errorf("%d runs\n%s%s", w.ran, out, errs)
+	}
+	got, err := s.PlanMoves(t.Context(), MoveQuestion{For: []string{"ml/wide"}, Most: 3})
+	if err != nil || got.Plan != nil || got.Why != why {
+		t.Errorf("another program gets %+v, %v", got, err)
+	}
+	if out, errs, code := runDefrag(t, cluster, "--for", "ml/wide"); code != 0 || !strings.Contains(errs, "not judged") {
+		t.Errorf("a person gets no plan: exit code %d\n%s%s", code, out, errs)
+	}
+	out, errs, code := runWith(t, s, "", "defrag", "--for", "ml/wide", "--apply", "--yes")
+	if code != 0 || w.ran != 1 {
+		t.Errorf("a person carries nothing out: exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
+	}
+}

@@ -73,7 +73,10 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 				return nil, nil, fmt.Errorf("--for: pod %s has scheduling gates or is being deleted: no scheduler "+
 					"places it now", id)
 			}
-			if (f.pending || wanted[id]) && !w.Held {
+			if why := notForMoves(f, w); why != "" && (f.pending || wanted[id]) && !w.Held {
+				notJudged = append(notJudged, why)
+				fmt.Fprintln(stderr, "Warning: "+why)
+			} else if (f.pending || wanted[id]) && !w.Held {
 				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
 			}
 			delete(wanted, id)
@@ -94,13 +97,23 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 		if out, err = a.tasks(sim, x, all, count, stderr); err != nil {
 			return nil, nil, err
 		}
-		notJudged = x.notJudged
+		notJudged = append(notJudged, x.notJudged...)
 	}
 	if f.any { // the most important ones come first
 		waiting = waiting[:min(maxGoal, len(waiting))]
 	}
 	out, err = numbered(append(waiting, out...))
 	return out, notJudged, err
+}
+
+// notForMoves returns why no pods move for a pod that waits, although a plan may be possible; "" if they may. No person
+// sees an automatic plan, so it would move pods for nothing if the pod gets no devices.
+func notForMoves(f defragFlags, w *whatif.Workload) string {
+	if !f.automatic || len(w.UnjudgedDevices) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no pods move for %s/%s, since what it asks for is not judged: %s", w.Namespace, w.Name,
+		strings.Join(w.UnjudgedDevices, ", "))
 }
 
 // fullName returns NAMESPACE/NAME of a pod that the user names.
@@ -157,6 +170,28 @@ func goalPods(tasks []*task) (out []defrag.Goal) {
 			out = append(out, defrag.Goal{Member: whatif.Member{ID: t.workload.ID(t.turn, i), Want: t.workload.Want},
 				Priority: t.workload.Rank.Number(), Later: !t.waiting})
 		}
+	}
+	return out
+}
+
+// others counts the pods that wait and are not to get room.
+func (d *defragmentation) others() int {
+	n := d.stage.Waiting()
+	for _, t := range d.tasks {
+		if t.waiting {
+			n -= t.wanted
+		}
+	}
+	return max(0, n)
+}
+
+// names returns the pods that move, as kubectl names them.
+func (d *defragmentation) names() (out []string) {
+	if d.result.Plan == nil {
+		return nil
+	}
+	for _, m := range d.result.Plan.Moves {
+		out = append(out, "pod/"+d.problem.Movers[m.Mover].Pod.String())
 	}
 	return out
 }

@@ -37,8 +37,8 @@ type MoveAnswer struct {
 	Why string
 }
 
-// PlanMoves answers a question as the command defrag does. It reads the cluster by s.Stages, which must have Moving. An
-// error means that there is no answer.
+// PlanMoves answers a question as the command defrag does. It reads the cluster by s.Stages, which must have Moving. No
+// pods move for a pod whose devices (DRA) are not judged. An error means that there is no answer.
 func (s Setup) PlanMoves(ctx context.Context, q MoveQuestion) (MoveAnswer, error) {
 	a, c, f, err := s.posed(ctx, q)
 	if err != nil {
@@ -47,6 +47,9 @@ func (s Setup) PlanMoves(ctx context.Context, q MoveQuestion) (MoveAnswer, error
 	d, err := a.defragmented(c, f)
 	if err != nil {
 		return MoveAnswer{}, err
+	}
+	if len(d.tasks) == 0 && len(d.notJudged) > 0 {
+		return MoveAnswer{Why: strings.Join(d.notJudged, "; ")}, nil
 	}
 	if d.result.Plan == nil {
 		return MoveAnswer{Why: oneLine(d.writeNone, d.writeFixed)}, nil
@@ -76,6 +79,7 @@ func (s Setup) posed(ctx context.Context, q MoveQuestion) (*app, *cobra.Command,
 	c.SetErr(io.Discard)
 	f.bind(c)
 	f.pods, f.namespaces, f.minAge, f.localData, f.most = q.For, q.Namespaces, q.MinAge, q.LocalData, q.Most
+	f.automatic = true
 	if q.MaxPriority != nil {
 		f.maxPriority = int(*q.MaxPriority)
 	}
