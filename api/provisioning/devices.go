@@ -28,7 +28,8 @@ const (
 )
 
 // SetDevices replaces in the details which devices are kept. It has to be called after SetBooked, because the number of
-// details is bounded. What exceeds the bounds is left out.
+// details is bounded. Devices of a pool that are too many for one detail take several entries. What exceeds the bounds
+// is left out.
 func SetDevices(details map[string]string, list []DevicesOn) error {
 	maps.DeleteFunc(details, func(name, _ string) bool { return strings.HasPrefix(name, devicesPrefix) })
 	var texts []string
@@ -36,26 +37,52 @@ func SetDevices(details map[string]string, list []DevicesOn) error {
 	write := func() {
 		if len(texts) > 0 {
 			details[devicesPrefix+strconv.Itoa(at)] = "[" + strings.Join(texts, ",") + "]"
+			at++
 		}
-		texts, size, at = nil, 2, at+1
+		texts, size = nil, 2
 	}
 	for _, x := range list {
-		data, err := json.Marshal(x)
+		entries, err := x.split()
 		if err != nil {
 			return fmt.Errorf("write which devices are kept: %w", err)
 		}
-		if size+len(data) > maxDetail {
-			write()
-		}
-		if at >= most {
-			return nil
-		}
-		if size+len(data) <= maxDetail {
-			texts, size = append(texts, string(data)), size+len(data)+1
+		for _, text := range entries {
+			if size+len(text) > maxDetail {
+				write()
+			}
+			if at >= most {
+				return nil
+			}
+			texts, size = append(texts, text), size+len(text)+1
 		}
 	}
-	write()
+	if at < most {
+		write()
+	}
 	return nil
+}
+
+// split returns the devices as JSON, in as many entries as it takes so that each fits into a detail. It leaves out a
+// device that does not fit alone.
+func (x DevicesOn) split() ([]string, error) {
+	data, err := json.Marshal(x)
+	switch half := len(x.Devices) / 2; {
+	case err != nil:
+		return nil, err
+	case len(data)+2 <= maxDetail:
+		return []string{string(data)}, nil
+	case half == 0:
+		return nil, nil
+	default:
+		first, second := x, x
+		first.Devices, second.Devices = x.Devices[:half], x.Devices[half:]
+		before, err := first.split()
+		if err != nil {
+			return nil, err
+		}
+		after, err := second.split()
+		return append(before, after...), err
+	}
 }
 
 // Devices reads which devices are kept. Who may write the status of a request may write anything.

@@ -58,6 +58,37 @@ func TestDevicesLeaveRoomForOtherDetails(t *testing.T) {
 	}
 }
 
+// A pool whose devices are too many for one detail is written in parts, and the next pool is read, too.
+func TestDevicesOfLargePoolsAreSplit(t *testing.T) {
+	var names []string
+	for i := range 2_000 {
+		names = append(names, fmt.Sprint(strings.Repeat("x", 50), i))
+	}
+	small := provisioning.DevicesOn{Node: "b", Driver: "d", Pool: "b", Devices: []string{"one"}}
+	for name, list := range map[string][]provisioning.DevicesOn{
+		"a large pool first": {{Node: "a", Driver: "d", Pool: "a", Devices: names}, small},
+		"a device that does not fit": {{Node: "a", Driver: "d", Pool: "a",
+			Devices: []string{strings.Repeat("x", 40_000)}}, small},
+	} {
+		details := map[string]string{}
+		if err := provisioning.SetDevices(details, list); err != nil {
+			t.Fatal(err)
+		}
+		r := provisioning.Request{Status: provisioning.Status{ProvisioningClassDetails: details}}
+		got, err := r.Devices()
+		if err != nil || len(got) == 0 || !reflect.DeepEqual(got[len(got)-1], small) {
+			t.Fatalf("%s: %d entries of %d details are read, %v", name, len(got), len(details), err)
+		}
+		var read []string
+		for _, x := range got[:len(got)-1] {
+			read = append(read, x.Devices...)
+		}
+		if want := len(list[0].Devices); want > 1 && !reflect.DeepEqual(read, names) || want == 1 && len(read) > 0 {
+			t.Errorf("%s: %d devices are read", name, len(read))
+		}
+	}
+}
+
 // Details that somebody else wrote are an error, or are read as they are.
 func TestForgedDevices(t *testing.T) {
 	for text, fault := range map[string]string{
