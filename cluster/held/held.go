@@ -45,7 +45,7 @@ func Of(v *kube.View) *document.Claims {
 		x.keptFrom(p)
 	}
 	out := &document.Claims{Nodes: map[string]*document.NodeClaims{}, Pods: x.pods}
-	if slices.ContainsFunc(v.Devices.Unread, func(l document.Limit) bool { return l.Resource == kube.Slices }) {
+	if x.unpublished {
 		out.Unread = x.unread
 	}
 	for name := range x.nodes {
@@ -71,6 +71,9 @@ type join struct {
 	held      map[types.NamespacedName]claims.Held
 	devices   *kube.Devices
 	unread    string
+	// unpublished: the slices were not read. Otherwise devices that no slice has are not kept: the status of a request
+	// may name anything.
+	unpublished bool
 
 	where map[on]claims.Device
 	nodes map[string]bool // nodes with devices
@@ -113,6 +116,7 @@ func newJoin(v *kube.View) *join {
 			x.where[on{name, d.ID}] = d
 		}
 	}
+	x.unpublished = slices.ContainsFunc(v.Devices.Unread, func(l document.Limit) bool { return l.Resource == kube.Slices })
 	x.keep(v)
 	return x
 }

@@ -68,7 +68,7 @@ func (x *join) group() {
 	all := map[keptGroup]int{}
 	x.keptOf = map[string]int{}
 	for at, d := range x.kept {
-		if _, published := x.where[at]; !published && x.published[at.node] != nil {
+		if _, published := x.where[at]; !published && !x.unpublished {
 			continue
 		}
 		all[keptGroup{document.KeptDevices{Node: printable.Text(printable.Clip(at.node, maxName)),
