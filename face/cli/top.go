@@ -413,7 +413,7 @@ func (c *capacity) write(w io.Writer, wide bool) error {
 // maxKept bounds the requests that are named in a line about kept room.
 const maxKept = 4
 
-// writeKept writes for which pods room is kept, if there are such pods.
+// writeKept writes for which pods room is kept, and how many devices of claims, if there are any.
 func (c *capacity) writeKept(w io.Writer) error {
 	sum, pods, devices := map[string]int{}, 0, map[string]int64{}
 	for _, n := range c.Nodes {
@@ -427,27 +427,30 @@ func (c *capacity) writeKept(w io.Writer) error {
 			pods += k.Pods
 		}
 	}
-	if pods == 0 {
-		return nil
-	}
-	var items []string
-	for _, name := range slices.Sorted(maps.Keys(sum)) {
-		if len(items) == maxKept {
-			items = append(items, fmt.Sprintf("and of %d more", len(sum)-maxKept))
-			break
+	text := ""
+	if pods > 0 {
+		var items []string
+		for _, name := range slices.Sorted(maps.Keys(sum)) {
+			if len(items) == maxKept {
+				items = append(items, fmt.Sprintf("and of %d more", len(sum)-maxKept))
+				break
+			}
+			items = append(items, fmt.Sprintf("%s (%d)", name, sum[name]))
 		}
-		items = append(items, fmt.Sprintf("%s (%d)", name, sum[name]))
+		text = fmt.Sprintf("Room is kept for %s not come, of %s %s.\n", choose(pods, "1 pod that has",
+			fmt.Sprintf("%d pods that have", pods)), choose(len(sum), "request", "requests"), strings.Join(items, ", "))
 	}
-	_, err := fmt.Fprintf(w, "Room is kept for %s not come, of %s %s.\n", choose(pods, "1 pod that has",
-		fmt.Sprintf("%d pods that have", pods)), choose(len(sum), "request", "requests"), strings.Join(items, ", "))
-	if err == nil && len(devices) > 0 {
-		items = nil
+	if len(devices) > 0 {
+		begin, items := "Devices of claims are kept for pods that have not come, and do", []string(nil)
+		if pods > 0 {
+			begin = "So are devices of claims, which do"
+		}
 		for _, driver := range slices.Sorted(maps.Keys(devices)) {
 			items = append(items, fmt.Sprintf("%s %d", driver, devices[driver]))
 		}
-		_, err = fmt.Fprintf(w, "So are devices of claims, which do not count as free: %s.\n", strings.Join(items, joint))
+		text += fmt.Sprintf("%s not count as free: %s.\n", begin, strings.Join(items, joint))
 	}
-	if err != nil {
+	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("write kept room: %w", err)
 	}
 	return nil

@@ -47,3 +47,13 @@ func TestTopNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// Devices of claims are kept also where no room is: a request may keep nothing but devices on the nodes that are shown.
+func TestTopWritesKeptDevicesAlone(t *testing.T) {
+	c := &capacity{Nodes: []roomOn{{Name: "a", ClaimDevices: []room{{Resource: "gpu.example.com", Kept: 2}}}}}
+	var b strings.Builder
+	const want = "Devices of claims are kept for pods that have not come, and do not count as free: gpu.example.com 2.\n"
+	if err := c.writeKept(&b); err != nil || b.String() != want {
+		t.Errorf("wrote %q (%v), want %q", b.String(), err, want)
+	}
+}
