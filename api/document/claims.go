@@ -42,7 +42,7 @@ type NodeClaims struct {
 	// held ones are kept before others.
 	Devices []ClaimDevice `json:"devices"`
 	Omitted int           `json:"omitted,omitempty"`
-	// Problems are faults in what drivers publish.
+	// Problems are faults in what drivers publish, and why devices may be kept that seem to be free.
 	Problems []string `json:"problems,omitempty"`
 	// Unread is what could not be read, and why; empty if all was read. Then holders may be missing.
 	Unread string `json:"unread,omitempty"`

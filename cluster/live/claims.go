@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -191,7 +192,8 @@ func (v *View) claimChanged(c *resourcev1.ResourceClaim) {
 }
 
 // Claims returns a view with one node, its pods, the slices of its pools, and the claims that may concern it. With the
-// name "" it has the pods without a node, and no slices.
+// name "" it has the pods without a node, also those that request extended resources, which DRA may serve, and no
+// slices; AddDevices adds these.
 func (v *View) Claims(node string) *kube.View {
 	out := &kube.View{}
 	if n := v.book.Snapshot().Node(node); n != nil {
@@ -207,6 +209,8 @@ func (v *View) Claims(node string) *kube.View {
 		if p := r.Pod(); len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil {
 			out.Pods = append(out.Pods, r)
 			using[p.Namespace] = true
+		} else if node == "" && !kube.Ended(p) && requestsExtended(p) {
+			out.Pods = append(out.Pods, r)
 		}
 	}
 	slices.SortFunc(out.Pods, func(a, b kube.Stored) int { return strings.Compare(keyText(a), keyText(b)) })
@@ -227,6 +231,36 @@ func (v *View) Claims(node string) *kube.View {
 	}
 	out.Devices = d
 	return out
+}
+
+// AddDevices adds to a view of Claims with the name "" all slices, and all claims that have devices: who has a device
+// that is kept for a request may be in any namespace.
+func (v *View) AddDevices(out *kube.View) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(v.devices.slices)) {
+		out.Devices.Slices = append(out.Devices.Slices, *v.devices.slices[name])
+	}
+	known := map[types.NamespacedName]bool{}
+	for i := range out.Devices.Claims {
+		c := &out.Devices.Claims[i]
+		known[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = true
+	}
+	for key, c := range v.devices.claims {
+		if !known[key] && c.Status.Allocation != nil {
+			out.Devices.Claims = append(out.Devices.Claims, *c)
+		}
+	}
+}
+
+// requestsExtended reports whether a pod requests extended resources.
+func requestsExtended(p *v1.Pod) bool {
+	for name := range kube.Requests(p) {
+		if kube.Extended(string(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 func keyText(s kube.Stored) string { return s.Pod().Namespace + "/" + s.Pod().Name }

@@ -145,8 +145,9 @@ func (c *Live) Gang(ctx context.Context, namespace, name string) (needs int, lab
 	return c.reader.Gang(ctx, namespace, name)
 }
 
-// ClaimsOn returns the devices of one node and what its pods hold by claims; with the name "", what pods without a node
-// hold. Where drivers publish only the address of a device, it reads the layout of the node.
+// ClaimsOn returns the devices of one node and what its pods hold by claims. With the name "", it returns what pods
+// without a node hold, and which devices are kept from them. Where drivers publish only the address of a device, it
+// reads the layout of the node.
 func (c *Live) ClaimsOn(ctx context.Context, node string) (*document.Claims, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
@@ -155,12 +156,28 @@ func (c *Live) ClaimsOn(ctx context.Context, node string) (*document.Claims, err
 	if err := c.reader.AddKept(ctx, v); err != nil {
 		return nil, err
 	}
-	if claims.NeedFunctions(v.Devices.Slices) {
+	if node == "" {
+		var err error
+		if v.Served, err = c.reader.Served(ctx); err != nil {
+			return nil, err
+		}
+		if len(v.Kept) > 0 {
+			c.view.AddDevices(v)
+		}
+	}
+	if node != "" && claims.NeedFunctions(v.Devices.Slices) {
 		if err := c.reader.AddLayout(ctx, v, node); err != nil {
 			return nil, err
 		}
 	}
-	return held.Of(v), nil
+	out := held.Of(v)
+	if n := out.Node(node); n != nil {
+		for _, l := range v.Unread { // what is kept
+			n.Problems = append(n.Problems, fmt.Sprintf("devices may be kept for pods that have not come: %s were not read "+
+				"(%s)", l.Resource, l.Reason))
+		}
+	}
+	return out, nil
 }
 
 // KeptOn returns the room that a node keeps for pods that have not come yet. It reads ProvisioningRequests; unread is
