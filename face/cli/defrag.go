@@ -257,6 +257,9 @@ func (a *app) defrag(c *cobra.Command, f defragFlags) error {
 	if err != nil {
 		return err
 	}
+	if f.automatic && len(d.tasks) == 0 && len(d.notJudged) > 0 {
+		return errNoPlace // the warnings have the reasons
+	}
 	if f.apply && d.result.Plan != nil {
 		return a.carryOut(c, d.document(), moveDefaults(), f.yes, false)
 	}

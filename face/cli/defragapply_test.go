@@ -248,9 +248,9 @@ func TestNoPodsMoveByThemselvesForUnjudgedDevices(t *testing.T) {
 	})
 	w := &recorded{}
 	s := Setup{Stages: stages([]byte(cluster)), Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
-	out, errs, _ := runWith(t, s, "", "defrag", "--pending", "--any", "--apply", "--yes")
-	if w.ran > 0 || !strings.Contains(errs, why) {
-		t.Errorf("%d runs\n%s%s", w.ran, out, errs)
+	out, errs, code := runWith(t, s, "", "defrag", "--pending", "--any", "--apply", "--yes")
+	if code != ExitNo || w.ran > 0 || !strings.Contains(errs, why) {
+		t.Errorf("exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
 	}
 	got, err := s.PlanMoves(t.Context(), MoveQuestion{For: []string{"ml/wide"}, Most: 3})
 	if err != nil || got.Plan != nil || got.Why != why {
@@ -259,7 +259,7 @@ func TestNoPodsMoveByThemselvesForUnjudgedDevices(t *testing.T) {
 	if out, errs, code := runDefrag(t, cluster, "--for", "ml/wide"); code != 0 || !strings.Contains(errs, "not judged") {
 		t.Errorf("a person gets no plan: exit code %d\n%s%s", code, out, errs)
 	}
-	out, errs, code := runWith(t, s, "", "defrag", "--for", "ml/wide", "--apply", "--yes")
+	out, errs, code = runWith(t, s, "", "defrag", "--for", "ml/wide", "--apply", "--yes")
 	if code != 0 || w.ran != 1 {
 		t.Errorf("a person carries nothing out: exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
 	}
