@@ -29,37 +29,25 @@ func TestARefusedEvictionStopsThePlan(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	s, tenon := newSets(ctx, t)
-	goal, p := "", planned{}
-	for k := *seed; len(p.Moves) < 2; k++ {
-		if goal, _, p = s.scatter(ctx, t, rand.New(rand.NewPCG(k, 4)), tenon, fmt.Sprint("r", k)); len(p.Moves) < 2 {
-			s.clear(ctx, t, goal)
-		}
-	}
 	maker, err := commands.NewRoomMaker(s.RESTConfig(), commands.MoveBounds{Refuses: func(*v1.Pod) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask, err := maker.Look(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := cli.MoveQuestion{For: []string{"default/" + goal}, Most: 10}
-	answer, err := ask(ctx, q)
-	if err != nil || answer.Plan == nil {
-		t.Fatalf("no plan: %s: %v", answer.Why, err)
-	}
-	before, errLimit := s.uids(ctx, t), errors.New("the limit is reached")
-	var evicted []string
-	err = maker.Carry(ctx, q, *answer.Plan, room.Options{Keep: true, Whole: true, AnswerWithin: 30 * time.Second,
-		EvictWithin: 30 * time.Second, RunWithin: 30 * time.Second, Say: func(line string) { t.Log(line) },
-		Evict: func(ctx context.Context, p *v1.Pod) error {
-			if len(evicted) > 0 {
-				return errLimit
+	errLimit := errors.New("the limit is reached")
+	var goal string
+	var before, evicted []string
+	for k := *seed; ; k++ {
+		var p planned
+		if goal, _, p = s.scatter(ctx, t, rand.New(rand.NewPCG(k, 4)), tenon, fmt.Sprint("r", k)); len(p.Moves) >= 2 {
+			before = s.uids(ctx, t)
+			evicted, err = s.refused(ctx, t, maker, goal, errLimit)
+			if len(evicted) > 0 || err == nil || !strings.Contains(err.Error(), "no place can be kept") {
+				break
 			}
-			evicted = append(evicted, string(p.UID))
-			return s.client.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
-				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
-		}})
+			t.Logf("another plan: %v", err) // all successors have room only where the plan makes some
+		}
+		s.clear(ctx, t, goal)
+	}
 	if !errors.Is(err, errLimit) || !strings.Contains(err.Error(), "1 of ") {
 		t.Errorf("the error is %v", err)
 	}
@@ -76,6 +64,34 @@ func TestARefusedEvictionStopsThePlan(t *testing.T) {
 		t.Errorf("pods %v are gone, and %v was evicted", gone, evicted)
 	}
 	s.swept(ctx, t, maker)
+}
+
+// refused carries out a plan for a pod, and refuses the second eviction with an error. It returns the pod that was
+// evicted, and the error of the plan.
+func (s *sets) refused(ctx context.Context, t *testing.T, maker *commands.RoomMaker, goal string, refusal error) (
+	evicted []string, err error) {
+	t.Helper()
+	ask, err := maker.Look(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := cli.MoveQuestion{For: []string{"default/" + goal}, Most: 10}
+	answer, err := ask(ctx, q)
+	if err != nil || answer.Plan == nil {
+		t.Fatalf("no plan: %s: %v", answer.Why, err)
+	}
+	err = maker.Carry(ctx, q, *answer.Plan, room.Options{Keep: true, Whole: true,
+		AnswerWithin: 30 * time.Second, EvictWithin: 30 * time.Second, RunWithin: 30 * time.Second,
+		Say: func(line string) { t.Log(line) },
+		Evict: func(ctx context.Context, p *v1.Pod) error {
+			if len(evicted) > 0 {
+				return refusal
+			}
+			evicted = append(evicted, string(p.UID))
+			return s.client.PolicyV1().Evictions(p.Namespace).Evict(ctx, &policyv1.Eviction{
+				ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
+		}})
+	return evicted, err
 }
 
 // swept fails the test unless the one request that is left is deleted, with its template, once it is over.
