@@ -4,9 +4,10 @@
 // Invariant: a device is given to one pod at a time: never while a claim has it whose pod stays, and never while it is
 // kept for a request of others. The answer to the same question is the same. Claims that the package cannot judge are
 // named, and their pods get no answer: shared ones, those for parts of devices or with admin access, and all of a
-// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. A
-// question that takes too long, or whose answer depends on what is not known, has no answer either: its reason begins
-// with "not judged". The package does not read DeviceTaintRules. It reads and writes nothing of the cluster itself.
+// cluster whose devices are not whole and each of one node. A claim from a template is shared if other pods use it. Two
+// more kinds of questions get no answer: those that take too long, and those for which something is not known. Then the
+// reason begins with "not judged". The package does not read DeviceTaintRules. It reads and writes nothing of the
+// cluster itself.
 package allocate
 
 import (
@@ -165,12 +166,9 @@ func (c *Cluster) Of(uid types.UID) (d whatif.Devices, why string) {
 func unjudged(spec *resourcev1.ResourceClaimSpec) string {
 	for i := range spec.Devices.Requests {
 		r := &spec.Devices.Requests[i]
-		part := slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return s.Capacity != nil })
-		switch {
-		case part || r.Exactly != nil && r.Exactly.Capacity != nil:
-			return "a part of a device (capacity)"
-		case r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess:
-			return "access for administrators (adminAccess)"
+		switch what := claims.BeyondDevices(r); {
+		case what != "":
+			return what
 		case (r.Exactly == nil) == (len(r.FirstAvailable) == 0) || r.Exactly != nil && !plain(r.Exactly) ||
 			slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return !plainOne(&s) }):
 			return "devices in a way that is not known here (request " + printable.Clip(r.Name, maxName) + ")"

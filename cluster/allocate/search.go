@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/structured"
 
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -125,9 +126,10 @@ func (c *Cluster) takenAt(p *past) sets.Set[structured.DeviceID] {
 	return out.Insert(got...)
 }
 
-func idsOf(s *resourcev1.ResourceSlice) (out []structured.DeviceID) {
+func idsOf(s *resourcev1.ResourceSlice) []structured.DeviceID {
+	out := make([]structured.DeviceID, len(s.Spec.Devices))
 	for i := range s.Spec.Devices {
-		out = append(out, structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name))
+		out[i] = structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)
 	}
 	return out
 }
@@ -317,11 +319,7 @@ func (c *Cluster) far(node string, near whatif.Near) sets.Set[structured.DeviceI
 // isFar reports whether a device is on other NUMA nodes than a pod.
 func (c *Cluster) isFar(node string, id structured.DeviceID, near whatif.Near) bool {
 	numas := c.where[node][id]
-	return len(near.NUMAs) > 0 && len(numas) > 0 && !touches(numas, near.NUMAs)
-}
-
-func touches(a, b []int) bool {
-	return slices.ContainsFunc(a, func(id int) bool { return slices.Contains(b, id) })
+	return len(near.NUMAs) > 0 && len(numas) > 0 && !claims.Touch(numas, near.NUMAs)
 }
 
 func refused(why place.Reason) result { return result{why: []place.Reason{why}} }
@@ -338,7 +336,7 @@ const (
 	noneThere = "the node has no devices that the pod's claims allow"
 	notWhole  = "a driver has not published all its devices of the node yet"
 	notKnown  = "which devices the node would have is not known"
-	// The rest of the text of what is not judged.
+	// These two follow "not judged: ".
 	before     = "which devices pods before it get there is not known"
 	whichPlace = "which of the devices that are kept for its request belong to one pod is not known"
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Claims returns the devices that drivers publish, and who holds them by claims (DRA), as they are; nil if that was not
-// read. Simulations neither place nor move devices of claims.
+// read. They are for people: simulations ask the stage's allocator for devices.
 func (s *Stage) Claims() *document.Claims { return s.claims }
 
 // claimed returns what decides about the devices of a pod's claims, and what of them is not judged. existing is the pod
@@ -59,7 +59,7 @@ func (s *Stage) unsettledClaims(w *whatif.Want) []string {
 			w.Bars != nil && i < len(w.Bars.Why) && len(w.Bars.Why[i]) > 0 {
 			continue
 		}
-		if p := n.Rules.Topology.Policy; p == place.SingleNUMA || p == place.Restricted {
+		if n.Rules.Topology.Policy.Refuses() {
 			return []string{UnjudgedClaims + " (whether devices are near the pod on nodes where Tenon's agent decides, such " +
 				"as " + printable.Clip(n.Name, 60) + ")"}
 		}

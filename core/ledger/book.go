@@ -281,10 +281,8 @@ func (b *Book) assumeOn(a *account, id state.PodID, p *place.Pod, lost bool) (ag
 			b.renew(a)
 		case !f.bound:
 			f.bound = true
-			for _, g := range a.assumed {
-				if g.turned == 0 && f.precedes(g) {
-					a.wake()
-				}
+			if slices.ContainsFunc(a.assumed, func(g *assumedPod) bool { return g.turned == 0 && f.precedes(g) }) {
+				a.wake()
 			}
 		}
 		return false

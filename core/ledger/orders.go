@@ -97,14 +97,15 @@ type search struct {
 	spent bool
 	// cut: the search did not follow everything.
 	cut bool
-	// refuses: in one of the orders a pod is refused. willing: the search ends there, since only that matters.
+	// refuses: in one of the orders a pod is refused. willing: the caller wants orders without refusals only, so the
+	// search ends at the first refusal, perhaps without a state.
 	refuses, willing bool
 }
 
 // withoutWaiting returns the node after it has admitted all pods that had their turn, without the pods that wait for
 // their turn.
 func (a *account) withoutWaiting() *state.Node {
-	var s search
+	s := a.newSearch()
 	sure := a.search(&s)
 	nodes := make([]*state.Node, len(s.found))
 	for i, w := range s.found {
@@ -121,13 +122,10 @@ func (a *account) newSearch() search {
 	return search{limits: a.limits, assumed: turned, after: ticketMoments(turned), done: make([]bool, len(turned))}
 }
 
-// search stores in s.found the possible states of the node after it has admitted all pods that had their turn. There
-// is at least one; the likeliest is first. sure is false if there may be more. If the search took too much effort,
-// s.spent is set, and s.found has only the node without assumed pods.
+// search runs a new search. It stores in s.found the possible states of the node after it has admitted all pods that
+// had their turn, the likeliest first: at least one, unless s.willing. sure is false if there may be more. If the
+// search took too much effort, s.spent is set, and s.found has only the node without assumed pods.
 func (a *account) search(s *search) (sure bool) {
-	willing := s.willing
-	*s = a.newSearch()
-	s.willing = willing
 	if len(s.assumed) >= manyPods {
 		s.memo, s.reached = newMemo(), map[string][]*nodeState{}
 	}
@@ -137,7 +135,7 @@ func (a *account) search(s *search) (sure bool) {
 		w.usage = s.memo.same(w.usage)
 		s.follow(w, len(s.assumed))
 	}
-	if len(s.found) == 0 {
+	if len(s.found) == 0 && !(s.willing && s.refuses) {
 		// No order explains what the node did, or there are too many orders: use the order of binding.
 		s.cut = true
 		s.found = []*nodeState{s.inTurnOrder(starts[0])}
@@ -273,9 +271,8 @@ func (s *search) mayBeNext(i, lo int) bool {
 }
 
 // alternatives returns what the pod may get from the usage, likeliest first; nil holdings mean that it is refused. v is
-// the verdict on it there.
-// refused reports whether it does not fit there. ok is false if the pod is known to be admitted and does not fit,
-// which excludes this order.
+// the verdict on it there, and refused reports whether it does not fit. ok is false if the pod is known to be admitted
+// and does not fit, which excludes this order.
 func alternatives(u *place.Usage, f *assumedPod, v place.Verdict) (out [][]place.Holding, refused, ok bool) {
 	out, only := f.past.Options(u) // exact nodes have no past
 	if f.acked != 0 && only {
@@ -371,7 +368,7 @@ func (a *account) predict() *state.Node {
 	if a.overrun() {
 		return a.unfollowed()
 	}
-	var s search
+	s := a.newSearch()
 	sure := a.search(&s)
 	for _, f := range a.assumed[len(s.assumed):] {
 		s.effort += len(s.found) * f.cost

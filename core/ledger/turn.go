@@ -155,7 +155,8 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 		return false // amounts do not show the order
 	}
 	return a.asIfTurned(me, func() bool {
-		s := search{willing: true}
+		s := a.newSearch()
+		s.willing = true
 		if !a.search(&s) || s.refuses || len(s.found) > maxTogether {
 			return false
 		}

@@ -45,7 +45,7 @@ func (b *Book) Unlisted(uid string) bool {
 // waysWith returns the ways (see unlisted) of the unlisted pods and an assumed pod together. They follow from each
 // possible state of the node, and from what the pod may have got before something was released beside it.
 func (a *account) waysWith(f *assumedPod) (ways [][]state.Entry) {
-	var s search
+	s := a.newSearch()
 	a.search(&s)
 	i := slices.Index(s.assumed, f)
 	for _, w := range s.found {

@@ -26,6 +26,9 @@ var policyNames = [...]string{"none", "best-effort", "restricted", "single-numa-
 // String returns the kubelet's name of the policy.
 func (p Policy) String() string { return nameOf("policy", policyNames[:], int(p)) }
 
+// Refuses reports whether the policy refuses pods that it cannot align.
+func (p Policy) Refuses() bool { return p == Restricted || p == SingleNUMA }
+
 // ParsePolicy reads the kubelet's name of a policy; the second result is false for any other text.
 func ParsePolicy(s string) (Policy, bool) {
 	i := slices.Index(policyNames[:], s)

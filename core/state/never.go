@@ -53,7 +53,7 @@ func mayRecover(m *topo.Machine, r place.Reason) bool {
 func refusal(empty *place.Usage, p *place.Pod) ([]place.Reason, place.Doubt) {
 	v := place.Place(empty, p)
 	rules := empty.Rules.Topology
-	atOnce := rules.Scope == place.PerPod && (rules.Policy == place.Restricted || rules.Policy == place.SingleNUMA)
+	atOnce := rules.Scope == place.PerPod && rules.Policy.Refuses()
 	if !atOnce && len(p.Containers) > 1 && !p.PodLevel {
 		switch proof := alone(empty, p, v.Reasons); {
 		case len(proof) > 0:

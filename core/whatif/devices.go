@@ -80,9 +80,8 @@ func (n *Node) near(holdings []place.Holding) (out Near) {
 	for _, id := range m.IDs(place.Exclusive(m, holdings)) {
 		out.NUMAs = append(out.NUMAs, int(id))
 	}
-	policy := n.State.Rules.Topology.Policy
 	out.Must = len(out.NUMAs) > 0 && n.State.Quality != state.Estimated && n.State.Rules.Arbiter != place.ByAgent &&
-		(policy == place.SingleNUMA || policy == place.Restricted)
+		n.State.Rules.Topology.Policy.Refuses()
 	return out
 }
 

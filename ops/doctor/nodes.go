@@ -191,7 +191,7 @@ func (x *examination) locality(n *state.Node, r topo.Resource) {
 		}
 	}
 	policy := n.Rules.Topology.Policy
-	refuses := policy == place.Restricted || policy == place.SingleNUMA
+	refuses := policy.Refuses()
 	count := func(k int) string { return fmt.Sprintf("%d of %d devices", k, len(r.Devices)) }
 	effect := "; restricted and single-numa-node would refuse pods that need them"
 	if refuses {

@@ -218,13 +218,8 @@ func readSpec(ctx context.Context, from Claims,
 // unkept returns what a claim asks for that cannot be kept, or "".
 func unkept(spec *resourcev1.ResourceClaimSpec) string {
 	for i := range spec.Devices.Requests {
-		r := &spec.Devices.Requests[i]
-		parts := slices.ContainsFunc(r.FirstAvailable, func(s resourcev1.DeviceSubRequest) bool { return s.Capacity != nil })
-		switch {
-		case parts || r.Exactly != nil && r.Exactly.Capacity != nil:
-			return "a part of a device (capacity)"
-		case r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess:
-			return "access for administrators (adminAccess)"
+		if what := claims.BeyondDevices(&spec.Devices.Requests[i]); what != "" {
+			return what
 		}
 	}
 	return ""

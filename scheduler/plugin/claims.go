@@ -187,8 +187,7 @@ func (p *Plugin) near(n *state.Node, holdings []place.Holding) (out steer.Near) 
 	case config.Require:
 		out.Must = true
 	case config.AsPolicy:
-		policy := n.Rules.Topology.Policy
-		out.Must = n.Quality != state.Estimated && (policy == place.SingleNUMA || policy == place.Restricted)
+		out.Must = n.Quality != state.Estimated && n.Rules.Topology.Policy.Refuses()
 	}
 	return out
 }

@@ -186,7 +186,7 @@ func (o *offer) mark(n *ofNode, node string, near []int) {
 		devices := slices.Clone(s.Spec.Devices)
 		for i := range devices {
 			id := claims.ID{Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Name: devices[i].Name}
-			if !touches(n.where[id], near) {
+			if !claims.Touch(n.where[id], near) {
 				continue
 			}
 			attributes := maps.Clone(devices[i].Attributes)
@@ -335,4 +335,6 @@ func (c *cycle) bar(got []*resourcev1.ResourceClaim, node string, near []int, ba
 }
 
 // near reports whether a device is known to be on one of the NUMA nodes. n may be nil.
-func (n *ofNode) near(id claims.ID, numas []int) bool { return n != nil && touches(n.where[id], numas) }
+func (n *ofNode) near(id claims.ID, numas []int) bool {
+	return n != nil && claims.Touch(n.where[id], numas)
+}

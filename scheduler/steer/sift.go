@@ -105,7 +105,7 @@ func (n *ofNode) sift(near []int, drivers []string) {
 		known := slices.Contains(drivers, s.Spec.Driver)
 		s.Spec.Devices = kept(n.slices[i].Spec.Devices, func(k int) bool {
 			on := n.numas[i][k]
-			return touches(on, near) || on == nil && !known
+			return claims.Touch(on, near) || on == nil && !known
 		})
 	}
 }

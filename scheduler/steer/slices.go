@@ -183,7 +183,7 @@ func readNode(list []*resourcev1.ResourceSlice, functions claims.Functions) *ofN
 // apart returns the first device that is on none of the NUMA nodes; false if there is none.
 func (n *ofNode) apart(devices []claims.ID, near []int) (claims.ID, bool) {
 	for _, id := range devices {
-		if on := n.where[id]; on != nil && !touches(on, near) {
+		if on := n.where[id]; on != nil && !claims.Touch(on, near) {
 			return id, true
 		}
 	}
@@ -202,10 +202,6 @@ func (n *ofNode) locates(driver string) bool {
 		}
 	}
 	return false
-}
-
-func touches(on, near []int) bool {
-	return slices.ContainsFunc(on, func(numa int) bool { return slices.Contains(near, numa) })
 }
 
 // offer is what the wrapped plugin sees of the devices that a node can use.
@@ -230,7 +226,7 @@ func (c *cycle) ordered(n *ofNode, near []int) offer {
 func (o *offer) order(n *ofNode, i int, near []int) {
 	var first, last []resourcev1.Device
 	for k, d := range n.slices[i].Spec.Devices {
-		if on := n.numas[i][k]; on == nil || touches(on, near) {
+		if on := n.numas[i][k]; on == nil || claims.Touch(on, near) {
 			first = append(first, d)
 		} else {
 			last = append(last, d)
@@ -270,7 +266,7 @@ func (c *cycle) confine(o *offer, n *ofNode, i int, near []int, known bool) {
 	s := n.slices[i]
 	devices, copied := s.Spec.Devices, false
 	for k, on := range n.numas[i] {
-		if touches(on, near) || on == nil && !known {
+		if claims.Touch(on, near) || on == nil && !known {
 			continue
 		}
 		if id := n.ids[i][k]; len(devices[k].ConsumesCounters) > 0 && !c.seen.uses(id) {
@@ -452,7 +448,7 @@ func (c *cycle) far(n *ofNode, near []int) bool {
 	for i, numas := range n.numas {
 		demanded := len(c.demand.drivers) > 0 && slices.Contains(c.demand.drivers, n.slices[i].Spec.Driver)
 		for k, on := range numas {
-			if (on == nil && demanded || on != nil && !touches(on, near)) && !allocated.Has(n.ids[i][k]) {
+			if (on == nil && demanded || on != nil && !claims.Touch(on, near)) && !allocated.Has(n.ids[i][k]) {
 				return true
 			}
 		}
