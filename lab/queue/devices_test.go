@@ -200,10 +200,15 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	}
 	w.running(ctx, t, jobs...)
 	w.near(ctx, t, jobs...)
+	// Small pods go to NUMA node 0. Its two devices are enough for two of the three that wait, whichever comes first.
+	w.forget(ctx, t)
 	w.end(ctx, t, jobs...)
 	w.running(ctx, t, "foreign", "late")
 	w.near(ctx, t, "foreign", "late")
-	w.until(ctx, t, "more", provisioning.Provisioned, metav1.ConditionFalse, "devices for the claims of more-0")
+	w.ask(ctx, t, "again", 1, claiming("x", "", 2))
+	w.until(ctx, t, "again", provisioning.Provisioned, metav1.ConditionFalse, "devices for the claims of again-0")
+	w.end(ctx, t, "late")
+	w.until(ctx, t, "again", provisioning.Provisioned, metav1.ConditionTrue, "all 1 pods fit now")
 }
 
 // A booking of an extended resource that DRA serves is kept like claims. When it expires, other pods get the devices.
