@@ -77,7 +77,8 @@ func (p *page) writeGrowth(b *strings.Builder) {
 
 Machines of 2 to 16 equal NUMA nodes with 16 CPUs each. The pod wants CPUs, memory, hugepages and GPUs of one
 NUMA node, or so much that it takes two. Times are those of *again*, as multiples of the plain loop over as many
-NUMA nodes. The exponent is that of the growth from 2 to 16 NUMA nodes: 1 is linear, 2 quadratic.
+NUMA nodes. The exponent is that of the growth of the time itself, not of the multiples, from 2 to 16
+NUMA nodes: 1 is linear, 2 quadratic.
 
 ![Time of a yes or no by the number of NUMA nodes](performance.svg)
 
@@ -112,9 +113,9 @@ NUMA nodes. The exponent is that of the growth from 2 to 16 NUMA nodes: 1 is lin
 func (p *page) writePasses(b *strings.Builder) {
 	b.WriteString(`### Clusters
 
-Where does a pod fit, in a cluster of equal nodes of 8 NUMA nodes from empty to full? *First* is the index of the
-ledger (` + "`ledger.Index`" + `) that has never seen such a pod, then one that has, after nothing, one node, and one node
-in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `. All are multiples of one plain loop over all
+Where does a pod fit, in a cluster of equal nodes of 8 NUMA nodes from empty to full? *First* asks the
+index of the ledger (` + "`ledger.Index`" + `) about a kind of pod for the first time. The next columns ask again, after no node,
+one node, or one node in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `. All are multiples of one plain loop over all
 nodes.
 
 | nodes | every node | first | nothing changed | one changed | 1 % changed | plain loop | per node |

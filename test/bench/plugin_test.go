@@ -28,8 +28,8 @@ func TestRatiosAreThoseOfTheFigures(t *testing.T) {
 		sample(synthetic.Size{Nodes: 15000, Full: 95}, 4000, 3000, 3900, 123900),
 	})
 	for _, want := range []string{
-		"| 5000 | 50 % | 1.05 | 22.1 | +100 us | +40000 us | 400 times |",
-		"| 15000 | 95 % | 0.75 | 31.8 | -1000 us | +120000 us | saves time |",
+		"| 5000 | 50 % | 1.05 | 22.1 | +100 us | +40000 us |",
+		"| 15000 | 95 % | 0.75 | 31.8 | -1000 us | +120000 us |",
 		"| 15000 | 95 % | Match | 123900 us | 120.6 KiB | 7890 | 400 | 2 of 240 |",
 	} {
 		if !strings.Contains(text, want) {
