@@ -43,6 +43,9 @@ bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agen
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
 	go run ./cmd/kubectl-tenon compare --trace gpu --summary README.md
 
+# What images and chart have in common.
+made = -registry "$$REGISTRY" -version "$$VERSION" $(if $(RELEASE),-kubernetes $(RELEASE))
+
 # Exit code 1 only means that the level is missed. The exit code of "go run" does not tell that.
 graded = kube-scheduler kube-scheduler-packed tenon tenon-strict NodeResourceTopologyMatch volcano volcano-tenon
 grader = bin/tenon-conformance$(if $(RELEASE),-$(RELEASE))
@@ -161,14 +164,15 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 pictures: ## Make the README's pictures of the console anew (2 minutes; needs chromium)
 	go test -count=1 -tags picture ./test/console -run TestPictures -args -pictures $(CURDIR)/docs
 
-images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS (the first time 20 minutes)
-	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) -registry "$$REGISTRY" -version "$$VERSION"
+images: ## Build the images of PROGRAMS into dist/images, for PLATFORMS and API servers of RELEASE
+## (make images RELEASE=1.35; the first time 20 minutes)
+	tools/release/run images -programs "$$PROGRAMS" -platforms $(PLATFORMS) $(made)
 
 chart: ## Write the Helm chart and a kustomization into dist, both with the images of REGISTRY
-	tools/release/run package -registry "$$REGISTRY" -version "$$VERSION"
+	tools/release/run package $(made)
 
 release: ## Write everything that a release's page has into dist (make release VERSION=v0.2.0)
 	tools/release/run release -version "$$VERSION"
 
 push: images chart ## Send images and chart to REGISTRY (make push REGISTRY=localhost:5000/tenon)
-	tools/release/run push -programs "$$PROGRAMS" -registry "$$REGISTRY" -version "$$VERSION"
+	tools/release/run push -programs "$$PROGRAMS" $(made)

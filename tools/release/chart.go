@@ -66,6 +66,9 @@ func (o *options) chart() (*helm.Chart, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.source.Kubernetes != "" {
+		c.Metadata.Annotations[chart.BuiltFor] = o.source.Kubernetes
+	}
 	return c, chart.SetRegistry(c, o.registry)
 }
 

@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // options are the options that all commands share.
 type options struct {
-	source    image.Source
+	source    image.Source // its Version ends with the release of Kubernetes, if that is not the one of go.mod
 	tagged    bool // the commit has the tag of the version
 	registry  string
 	out       string // folder
@@ -98,6 +98,8 @@ func (o *options) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.StringVar(&o.source.Version, "version", "", "version of the release, as v0.2.0 or 0.2.0 (default: that of the "+
 		"tag at HEAD, else 0.0.0-dev.gCOMMIT)")
+	flags.StringVar(&o.source.Kubernetes, "kubernetes", "", "release of the API server for which tenon-scheduler is built, "+
+		"such as 1.35; the version then ends with it (default: the release in go.mod)")
 	flags.StringVar(&o.registry, "registry", "ghcr.io/tenon-numa", "registry and folder of the images")
 	flags.StringVar(&o.out, "out", "", "folder for what is made (default: dist in the repository)")
 	flags.StringVar(&o.format, "o", "", "json, or a table")
@@ -155,7 +157,11 @@ func programNames(all []image.Program) string {
 
 // complete sets the options that no flag has set.
 func (o *options) complete(ctx context.Context) (err error) {
+	kubernetes := o.source.Kubernetes
 	if o.source, o.tagged, err = readSource(ctx, o.source.Version); err != nil {
+		return err
+	}
+	if err := o.builtFor(kubernetes); err != nil {
 		return err
 	}
 	if o.platforms == nil {
@@ -167,6 +173,28 @@ func (o *options) complete(ctx context.Context) (err error) {
 	if o.format != "" && o.format != "json" {
 		return fmt.Errorf("-o %s: want json, or no -o for a table", o.format)
 	}
+	return nil
+}
+
+// builtFor sets the release of Kubernetes for which the scheduler is built. The version ends with it, so that images and
+// charts for several releases can be in one registry.
+func (o *options) builtFor(release string) error {
+	if release == "" {
+		return nil
+	}
+	files, err := filepath.Glob(filepath.Join(o.source.Root, "tools", "kubernetes", "*.mod"))
+	if err != nil {
+		return fmt.Errorf("find the releases of Kubernetes: %w", err)
+	}
+	var all []string
+	for _, f := range files {
+		all = append(all, strings.TrimSuffix(filepath.Base(f), ".mod"))
+	}
+	if !slices.Contains(all, release) {
+		return fmt.Errorf("-kubernetes %s: want one of %s, or nothing for the release in go.mod", release, strings.Join(all, ", "))
+	}
+	o.source.Kubernetes = release
+	o.source.Version = versionFor(o.source.Version, release)
 	return nil
 }
 

@@ -51,6 +51,33 @@ func TestEveryCommitHasAVersion(t *testing.T) {
 	}
 }
 
+// TestAVersionNamesTheOlderRelease: images and charts for several API servers can be in one registry.
+func TestAVersionNamesTheOlderRelease(t *testing.T) {
+	for version, want := range map[string]string{"0.2.0": "0.2.0-kubernetes1.35", "0.2.0-rc.1": "0.2.0-rc.1.kubernetes1.35",
+		"0.0.0-dev.g4f63f781c2aa": "0.0.0-dev.g4f63f781c2aa.kubernetes1.35"} {
+		got := versionFor(version, "1.35")
+		if parsed, err := parseVersion(got); err != nil || parsed != want {
+			t.Errorf("version %s for 1.35: %q (%v), want %q", version, got, err, want)
+		}
+	}
+	err := run(t.Context(), []string{"package", "-kubernetes", "1.33", "-out", t.TempDir()}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "want one of 1.34, 1.35, 1.36") {
+		t.Errorf("-kubernetes 1.33: %v, want the releases that there are", err)
+	}
+	var out bytes.Buffer
+	folder := t.TempDir()
+	if err := run(t.Context(), []string{"package", "-kubernetes", "1.35", "-version", "0.0.0-test", "-out", folder}, &out); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.Load(filepath.Join(folder, "tenon-0.0.0-test.kubernetes1.35.tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Metadata.Annotations["tenon.sh/kubernetes"]; got != "1.35" || !strings.HasSuffix(c.Metadata.AppVersion, "kubernetes1.35") {
+		t.Errorf("the chart is for Kubernetes %s, and of version %s", got, c.Metadata.AppVersion)
+	}
+}
+
 // repository makes a git repository with one commit in a folder of its own, and goes there.
 func repository(t *testing.T) {
 	t.Helper()

@@ -30,6 +30,15 @@ func parseVersion(text string) (string, error) {
 // the g, a hash of only digits that begins with a zero would make the version invalid.
 func developmentVersion(commit string) string { return "0.0.0-dev.g" + commit[:12] }
 
+// versionFor returns a version that ends with a release of Kubernetes.
+func versionFor(version, release string) string {
+	separator := "-"
+	if strings.Contains(version, "-") {
+		separator = "."
+	}
+	return version + separator + "kubernetes" + release
+}
+
 // isDevelopment reports whether a version is not a release's.
 func isDevelopment(version string) bool { return strings.HasPrefix(version, "0.0.0-") }
 

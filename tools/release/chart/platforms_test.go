@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -236,7 +237,7 @@ func TestNotes(t *testing.T) {
 			[]string{"deployment/tenon-scheduler", "schedulerName"}},
 		"everything": {everything(), []string{"deployment/tenon-console", "Volcano's own"}, nil},
 	} {
-		text := notes(t, c.values)
+		text := notes(t, c.values, "v"+ofKubernetes(t)+".0")
 		for _, want := range c.has {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)
@@ -255,15 +256,56 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// notes returns what Helm prints after the chart has been installed with values.
-func notes(t *testing.T, values map[string]any) string {
+// TestNotesWarnOfAnOlderAPIServer: a scheduler that is newer than the API server is not supported.
+func TestNotesWarnOfAnOlderAPIServer(t *testing.T) {
+	agents := map[string]any{"scheduler": map[string]any{"enabled": false}}
+	for _, c := range []struct {
+		server string
+		values map[string]any
+		warns  bool
+	}{
+		{"v1.36.2", nil, true}, {"v1.30.14-eks-1a2b", nil, true}, {"v1.36.2", agents, false},
+		{"v1.37.0", nil, false}, {"v1.37.0-rc.0", nil, false}, {"v1.37.3-gke.100", nil, false}, {"v1.38.0", nil, false},
+	} {
+		text := notes(t, c.values, c.server)
+		if got := strings.Contains(text, "WARNING: tenon-scheduler is a kube-scheduler "+ofKubernetes(t)); got != c.warns {
+			t.Errorf("API server %s: warns %t, want %t:\n%s", c.server, got, c.warns, text)
+		}
+	}
+	if text := notes(t, nil, "v1.35.1-eks-1"); !strings.Contains(text, "make push RELEASE=1.35\n") {
+		t.Errorf("no command that builds for 1.35:\n%s", text)
+	}
+}
+
+// ofKubernetes returns the minor release of Kubernetes of the main module.
+func ofKubernetes(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(deploy, "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`k8s\.io/kubernetes v(1\.\d+)\.`).FindSubmatch(data)
+	if m == nil {
+		t.Fatal("go.mod names no release of k8s.io/kubernetes")
+	}
+	return string(m[1])
+}
+
+// notes returns what Helm prints after the chart has been installed with values, on an API server of a version.
+func notes(t *testing.T, values map[string]any, server string) string {
 	t.Helper()
 	c, err := chart.Load(filepath.Join(deploy, "chart"), "1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	options := common.ReleaseOptions{Name: "tenon", Namespace: "tenon-system", Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValues(c, values, options, common.DefaultCapabilities)
+	version, err := common.ParseKubeVersion(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := *common.DefaultCapabilities
+	capabilities.KubeVersion = *version
+	all, err := util.ToRenderValues(c, values, options, &capabilities)
 	if err != nil {
 		t.Fatal(err)
 	}

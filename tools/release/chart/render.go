@@ -32,6 +32,9 @@ func Load(dir, version string) (*chart.Chart, error) {
 // valuesFile is the chart's file of default values.
 const valuesFile = "values.yaml"
 
+// BuiltFor is the annotation of the chart with the release of Kubernetes for which its scheduler is built.
+const BuiltFor = "tenon.sh/kubernetes"
+
 // registryLine matches the line of values.yaml that has the default of image.registry.
 var registryLine = regexp.MustCompile(`(?m)^  registry: \S+$`)
 

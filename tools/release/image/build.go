@@ -28,13 +28,16 @@ type Program struct {
 	Ports       []string // in the form of an image's configuration: "9201/tcp"
 }
 
+// Scheduler is the program that must not be of a newer release of Kubernetes than the API server.
+const Scheduler = "tenon-scheduler"
+
 // Programs returns the programs that have images.
 func Programs() []Program {
 	return []Program{
 		{"tenon-agent", "", "Publishes a node's NUMA topology, kubelet rules and holdings as a NodeLayout.",
 			[]string{"9201/tcp", "9202/tcp"}},
 		{"tenon-console", "", "A page and an API that show a cluster by NUMA node to whoever signs in.", []string{"8443/tcp"}},
-		{"tenon-scheduler", "", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
+		{Scheduler, "", "kube-scheduler with Tenon's plugin: NUMA-aware placement.", []string{"10259/tcp"}},
 		{"kubectl-tenon", "", "Finds and carries out plans that move pods, by a schedule.", nil},
 		{"tenon-descheduler", "descheduler", "The descheduler with Tenon's plugin TenonMakeRoom.", []string{"10258/tcp"}},
 		{"tenon-volcano-scheduler", "volcano", "Volcano's scheduler with Tenon's plugin.", []string{"8080/tcp", "11251/tcp"}},
@@ -47,6 +50,8 @@ type Source struct {
 	Version string    // of the release, without a v, as in the images' tag: 0.2.0
 	Commit  string    // 40 hexadecimal digits
 	Date    time.Time // of the commit: the only date in an image
+	// Kubernetes is the release of the API server for which the scheduler is built, as 1.35; empty for the one of go.mod.
+	Kubernetes string
 }
 
 // user is the user of images; it has no name and owns nothing. The agent's manifest sets another user, with the reason.
@@ -61,19 +66,41 @@ func (s Source) Compile(ctx context.Context, p Program, platform v1.Platform, pa
 	}
 	// Without gRPC's traces, which use templates, the linker omits methods that are never called: the agent is a sixth
 	// smaller on disk, and a tenth in memory.
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
-		"-ldflags", "-s -w -buildid= "+s.versionFlags(), "-o", file, "./cmd/"+p.Name)
-	cmd.Dir = filepath.Join(s.Root, p.Module)
-	workspace := filepath.Join(s.Root, "go.work")
+	tags, workspace := "grpcnotrace", filepath.Join(s.Root, "go.work")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= " + s.versionFlags(), "-o", file}
 	if p.Module != "" {
 		workspace = "off"
 	}
+	if s.Kubernetes != "" && p.Name == Scheduler {
+		more, modules, err := s.release(ctx)
+		if err != nil {
+			return err
+		}
+		tags, workspace, args = tags+","+more, "off", append(args, "-modfile", modules)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "-tags", tags, "./cmd/"+p.Name)...)
+	cmd.Dir = filepath.Join(s.Root, p.Module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK="+workspace, "GOFLAGS=",
 		"GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s for %s: %w\n%s", p.Name, platform, err, tail(out))
 	}
 	return nil
+}
+
+// release returns the build tags and the file of modules with which the scheduler is built for an older API server.
+func (s Source) release(ctx context.Context) (tags, modules string, err error) {
+	dir := filepath.Join(s.Root, "tools", "kubernetes")
+	modules = filepath.Join(dir, s.Kubernetes+".mod")
+	if _, err := os.Stat(modules); err != nil {
+		return "", "", fmt.Errorf("build for Kubernetes %s: %w (there is a file for each release that can be built)",
+			s.Kubernetes, err)
+	}
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "tags"), s.Kubernetes).Output()
+	if err != nil {
+		return "", "", fmt.Errorf("find the build tags of Kubernetes %s: %w", s.Kubernetes, err)
+	}
+	return string(bytes.TrimSpace(out)), modules, nil
 }
 
 // versionFlags returns the linker's flags that set a program's version.
