@@ -258,6 +258,33 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
+// TestEverySchedulerOfTheChartMayWritePlacements: where agents pin, the API server refuses the bindings of others.
+func TestEverySchedulerOfTheChartMayWritePlacements(t *testing.T) {
+	const policy, account = "ValidatingAdmissionPolicy tenon-placement-is-the-schedulers", "'system:serviceaccount:tenon-system:"
+	for _, c := range []struct {
+		values map[string]any
+		may    []string
+	}{
+		{nil, []string{"tenon-scheduler"}},
+		{map[string]any{"volcano": map[string]any{"enabled": true}}, []string{"tenon-volcano-scheduler", "tenon-scheduler"}},
+	} {
+		all := objects(t, c.values)
+		conditions, _, err := unstructured.NestedSlice(all[policy].Object, "spec", "matchConditions")
+		if err != nil || len(conditions) == 0 {
+			t.Fatalf("the policy has the conditions %v (%v)", conditions, err)
+		}
+		expression := fmt.Sprint(conditions[0].(map[string]any)["expression"])
+		if got := strings.Count(expression, account); got != len(c.may) {
+			t.Errorf("values %v: %d accounts may write the annotation, want %v: %s", c.values, got, c.may, expression)
+		}
+		for _, name := range c.may {
+			if all["ServiceAccount "+name] == nil || !strings.Contains(expression, account+name+"'") {
+				t.Errorf("values %v: account %s may not write the annotation, or is not there: %s", c.values, name, expression)
+			}
+		}
+	}
+}
+
 // TestAffinityGetsTheCapabilityThatItNeeds: only where it is on, and only with pinning.
 func TestAffinityGetsTheCapabilityThatItNeeds(t *testing.T) {
 	on := map[string]any{"enabled": true, "namespaces": []any{"shop", "web"}, "migrateMemory": true,
