@@ -136,8 +136,7 @@ func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 		return nil
 	}
 	for _, id := range more {
-		o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
-		if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
+		if p := a.Waiting(id); p != nil {
 			out = append(out, p)
 		}
 	}
@@ -145,13 +144,18 @@ func (a *Amounts) With(node string, more []state.PodID) []*v1.Pod {
 }
 
 // Unbound reports whether the informer has a pod as not bound.
-func (a *Amounts) Unbound(id state.PodID) bool {
+func (a *Amounts) Unbound(id state.PodID) bool { return a.Waiting(id) != nil }
+
+// Waiting returns a pod that the informer has as not bound, or nil.
+func (a *Amounts) Waiting(id state.PodID) *v1.Pod {
 	if a == nil {
-		return false
+		return nil
 	}
 	o, there, err := a.pods.GetByKey(id.Namespace + "/" + id.Name)
-	p, ok := o.(*v1.Pod)
-	return err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == ""
+	if p, ok := o.(*v1.Pod); err == nil && there && ok && string(p.UID) == id.UID && p.Spec.NodeName == "" {
+		return p
+	}
+	return nil
 }
 
 // Version returns a number that changes when the result of [Amounts.Of] for a node may have changed. It is a hash of

@@ -112,3 +112,30 @@ func TestPlacesGetTheirDevicesAgain(t *testing.T) {
 		t.Errorf("a new place is kept beside the nominated pod: full are %v (%v)", full, err)
 	}
 }
+
+// While a nominated pod is tried, kube-scheduler's queue has only its name. No new place is kept in its room then, as
+// while it waits in the queue.
+func TestNominatedPodsKeepTheirRoomWhileTheyAreTried(t *testing.T) {
+	waits, ended := cpus("waits", 30), cpus("ended", 30)
+	p, h := newPlugin(t, refuse), &named{}
+	p.any, p.promises = h, p.newKeeper()
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{
+		Allocatable: podOf("", "cpu=32 memory=64Gi").Spec.Containers[0].Resources.Requests}}, waits)
+	r, status := translate(cpus("kept", 4))
+	if status != nil {
+		t.Fatal(status.Message())
+	}
+	x := promise.Place{Node: "n", Pod: promise.Pod{Pod: r.pod, Demand: r.demand}}
+	for _, c := range []struct {
+		pod  *v1.Pod
+		full int
+	}{{waits, 1}, {ended, 0}} {
+		name := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.pod.Namespace, Name: c.pod.Name, UID: c.pod.UID}}
+		h.nominated = []fwk.PodInfo{podInfo(t, name)}
+		full, err := p.promises.Keep(promise.Request{Name: "ml/" + c.pod.Name}, []promise.Place{x})
+		if err != nil || len(full) != c.full {
+			t.Errorf("beside pod %s, which is nominated, full are %v (%v), want %d nodes", c.pod.Name, full, err, c.full)
+		}
+	}
+}

@@ -304,6 +304,11 @@ func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amount
 		if _, booked := n.Entry(string(pod.UID)); booked || s.flights.Has(string(pod.UID)) {
 			continue // it has been reserved since
 		}
+		if len(pod.Spec.Containers) == 0 { // while a pod is tried, kube-scheduler's queue has no more than its name
+			if pod = s.amounts.Waiting(kube.ID(pod)); pod == nil {
+				continue
+			}
+		}
 		r, status := translate(pod)
 		if status != nil {
 			continue
