@@ -155,6 +155,22 @@ func TestNoFurtherVictimWhileTheLedgerLagsBehind(t *testing.T) {
 	}
 }
 
+// The same where only some of the pods that make room have gone, and the others are being deleted.
+func TestTheLedgerLagsBehindWhileOthersLeave(t *testing.T) {
+	s := newStage(t)
+	first, second, other := cpus("first", 8), cpus("second", 8), cpus("other", 16)
+	s.node("n", two, place.SingleNUMA, holding(first, "0-7"), holding(second, "8-15"), holding(other, "16-31"))
+	s.runs("n", 5, first)
+	leaves := s.runs("n", 5, second)
+	s.deleted(leaves, 20*time.Second)
+	s.runs("n", 5, other)
+	s.pods = s.pods[1:]
+	pod := ranked(cpus("p", 16), 5)
+	s.want(pod, "", "", "evicts no pod: node n may have room: pods have just left it")
+	s.deleted(leaves, time.Hour) // a long grace period
+	s.want(pod, "", "", "no pods of lower priority to evict")
+}
+
 func TestPodsThatAreBeingDeleted(t *testing.T) {
 	pod := ranked(cpus("p", 8), 3)
 	s := newStage(t)

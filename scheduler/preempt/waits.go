@@ -85,6 +85,11 @@ func (pre *Preemption) roomAfterReport(a Attempt, pod *v1.Pod, nodes []fwk.NodeI
 		}
 		why := n.Doubtful()
 		if departed := Departed(n, info); len(departed) > 0 {
+			for _, p := range info.GetPods() {
+				if pre.isLeaving(p) { // of several pods that make room, some have gone
+					departed = append(departed, string(p.GetPod().UID))
+				}
+			}
 			n, why = n.Without(departed...), "pods have just left it"
 		}
 		if why == "" || !n.Might(a.Pod, a.Demand) {
