@@ -1,10 +1,14 @@
 package room
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,6 +18,43 @@ import (
 
 	"github.com/tenon-numa/tenon/api/objects"
 )
+
+// inPlace answers requests in place of an API server, without a network.
+type inPlace func(*http.Request) *http.Response
+
+func (f inPlace) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+// The names of nodes are written again at every moment while pods leave. No client puts that off.
+func TestNamesOfNodesAreNotPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var named []time.Time
+		c, err := New(&rest.Config{Host: "http://server", Transport: inPlace(func(r *http.Request) *http.Response {
+			if r.Method == http.MethodPatch {
+				named = append(named, time.Now())
+			}
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+				Body: io.NopCloser(strings.NewReader(`{"kind": "Pod", "apiVersion": "v1"}`)), Request: r}
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := &carrying{Cluster: c, goals: []Goal{{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "goal"},
+			Node: "a"}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		stop := x.naming(ctx)
+		<-ctx.Done()
+		stop()
+		for i := 1; i < len(named); i++ {
+			if pause := named[i].Sub(named[i-1]); pause > namingEvery {
+				t.Fatalf("the node is named for the %d. time after %s", i+1, pause)
+			}
+		}
+		if len(named) < 2 {
+			t.Errorf("the node is named %d times", len(named))
+		}
+	})
+}
 
 // A place may become free on a node where an evicted pod of the plan still ends.
 func TestPodsThatStillEnd(t *testing.T) {

@@ -99,17 +99,17 @@ const (
 
 // New returns a Cluster.
 func New(cfg *rest.Config) (*Cluster, error) {
-	core, err := objects.NewCore(cfg)
+	fast := rest.CopyConfig(cfg) // evictions follow on each other without a pause, and so do looks at goals; see naming
+	fast.QPS, fast.Burst = 100, 200
+	core, err := objects.NewCore(fast)
 	if err != nil {
 		return nil, err
 	}
-	fast := rest.CopyConfig(cfg) // evictions follow on each other without a pause
-	fast.QPS, fast.Burst = 100, 200
 	all, err := dynamic.NewForConfig(fast)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	requests, err := provisioning.NewClient(cfg)
+	requests, err := provisioning.NewClient(fast)
 	if err != nil {
 		return nil, err
 	}
