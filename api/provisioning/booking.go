@@ -3,6 +3,8 @@ package provisioning
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenon-numa/tenon/core/printable"
 )
@@ -31,6 +34,20 @@ const (
 	HoldSeconds = "tenon.sh/hold-seconds"
 	HeldBack    = "pods of its controller are held back until it has room"
 )
+
+// After begins the names of parameters of a request with [HoldSeconds]. Each names a pod, "NAMESPACE/NAME/UID", that
+// has its turn first: while the pod waits for a node, and the request holds back pods, the request gets no room. Behind
+// is then the reason of the condition Provisioned.
+const (
+	After  = "tenon.sh/after-"
+	Behind = "Behind"
+)
+
+// MaxFirst bounds the pods that have their turn before a request.
+const MaxFirst = 90
+
+// maxParameter bounds a parameter, as the definition of ProvisioningRequests does. It allows 100 of them.
+const maxParameter = 255
 
 // Unread is the reason of the condition Provisioned while the scheduler cannot read what the pods of a request ask for.
 const Unread = "Unread"
@@ -85,6 +102,57 @@ func (r *Request) HeldUntil() time.Time {
 		return time.Time{}
 	}
 	return r.CreationTimestamp.Add(time.Duration(n) * time.Second)
+}
+
+// First is a pod that has its turn before a request.
+type First struct {
+	types.NamespacedName
+
+	UID types.UID
+}
+
+// First returns the pods that have their turn before the request, in the order of their parameters.
+func (r *Request) First() (out []First, err error) {
+	for _, key := range slices.Sorted(maps.Keys(r.Spec.Parameters)) {
+		if !strings.HasPrefix(key, After) {
+			continue
+		}
+		text := r.Spec.Parameters[key]
+		parts := strings.Split(text, "/")
+		if len(parts) != 3 || slices.Contains(parts, "") {
+			return nil, fmt.Errorf("parameter %s is %q: want NAMESPACE/NAME/UID of a pod", printable.Clip(key, 60),
+				printable.Clip(text, maxParameter))
+		}
+		out = append(out, First{types.NamespacedName{Namespace: parts[0], Name: parts[1]}, types.UID(parts[2])})
+	}
+	if len(out) > MaxFirst {
+		return nil, fmt.Errorf("the request names %d pods that have their turn first: at most %d are possible", len(out),
+			MaxFirst)
+	}
+	return out, nil
+}
+
+// SetFirst writes the parameters that name the pods which have their turn before a request. The order of the pods does
+// not matter.
+func SetFirst(parameters map[string]string, pods []First) error {
+	if len(pods) > MaxFirst {
+		return fmt.Errorf("a ProvisioningRequest can name %d pods that have their turn first, and not %d", MaxFirst,
+			len(pods))
+	}
+	var texts []string
+	for _, p := range pods {
+		text := p.String() + "/" + string(p.UID)
+		if len(text) > maxParameter {
+			return fmt.Errorf("the name of pod %s is too long for a parameter of a ProvisioningRequest, which has %d bytes "+
+				"with the pod's namespace and UID", p.NamespacedName, maxParameter)
+		}
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	for i, text := range texts {
+		parameters[After+strconv.Itoa(i)] = text
+	}
+	return nil
 }
 
 // Until returns when the booking of a request expires that has its room; the zero time if that cannot be read.

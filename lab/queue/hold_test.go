@@ -82,6 +82,42 @@ func TestPodsAreHeldBackForARequest(t *testing.T) {
 	}
 }
 
+// A request that has room gets none while a pod waits that has its turn first, whether or not that pod is nominated to
+// a node.
+func TestARequestWaitsForAPodThatHasItsTurnFirst(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	s, _ := newSets(ctx, t)
+	goal := pod("goal", "", 2)
+	goal.Spec.NodeSelector = map[string]string{v1.LabelHostname: "none"}
+	s.world.create(ctx, t, goal)
+	if fate := s.tried(ctx, t, "goal"); fate != workload.Pending {
+		t.Fatalf("the pod that is to wait is %s", fate)
+	}
+	waits, err := s.client.CoreV1().Pods("default").Get(ctx, "goal", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.CoreV1().PodTemplates("default").Create(ctx, &v1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "small"}, Template: v1.PodTemplateSpec{Spec: pod("small", "", 2).Spec}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r := &provisioning.Request{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: "default"},
+		Spec: provisioning.Spec{ProvisioningClassName: apipod.Class, PodSets: []provisioning.PodSet{{Count: 1,
+			PodTemplateRef: provisioning.Reference{Name: "small"}}}, Parameters: map[string]string{
+			provisioning.PodsOf: "set", provisioning.HoldSeconds: "600"}}}
+	if err := provisioning.SetFirst(r.Spec.Parameters, []provisioning.First{{UID: waits.UID,
+		NamespacedName: types.NamespacedName{Namespace: "default", Name: "goal"}}}); err != nil {
+		t.Fatal(err)
+	}
+	s.request(ctx, t, r)
+	s.until(ctx, t, "small", provisioning.Provisioned, metav1.ConditionFalse,
+		"not now: pod default/goal has its turn first; "+provisioning.HeldBack)
+	s.world.end(ctx, t, "goal")
+	s.until(ctx, t, "small", provisioning.Provisioned, metav1.ConditionTrue, "")
+}
+
 // scale changes the number of pods of the ReplicaSet m.
 func (s *sets) scale(ctx context.Context, t *testing.T, replicas string) {
 	t.Helper()

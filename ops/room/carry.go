@@ -24,9 +24,10 @@ type carrying struct {
 	pinned bool
 	// exact is set once places are asked for on the nodes of the plan.
 	exact bool
-	// hold is set once successors are to be held back, and heldUntil when the first of them is held back no longer. held
-	// are the pods that were evicted since.
+	// hold is set once successors are to be held back, and heldUntil when the first of them is held back no longer. first
+	// are the parameters of their requests that name the goals. held are the pods that were evicted since.
 	hold      bool
+	first     map[string]string
 	heldUntil time.Time
 	held      []move
 	evicted   int // pods
@@ -305,7 +306,7 @@ func (x *carrying) exactly(ctx context.Context) ([]move, error) {
 
 // ask asks the scheduler to keep a place for the successor of a pod.
 func (x *carrying) ask(ctx context.Context, m move) error {
-	how := booking{hold: x.hold}
+	how := booking{hold: x.hold, first: x.first}
 	if x.pinned || x.hold || x.exact {
 		how.on = m.To
 	}

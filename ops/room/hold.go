@@ -39,10 +39,15 @@ func (x *carrying) holdBack(ctx context.Context, none map[types.UID]string) ([]m
 		if err != nil {
 			return nil, err
 		}
-		if !first {
+		if len(first) == 0 {
 			return nil, x.tooMany(none)
 		}
-		x.hold = true
+		x.hold, x.first = true, map[string]string{}
+		if err := provisioning.SetFirst(x.first, first); err != nil {
+			return nil, fmt.Errorf("the successors of %s cannot be held back until the pods that wait have their room: %w: "+
+				"plan for fewer pods at a time, or for pods with shorter names, or evict them without places (--keep=false)",
+				x.names(none), err)
+		}
 		return x.next(ctx) // the requests are made anew
 	}
 	for _, why := range none {
@@ -102,21 +107,22 @@ func (x *carrying) evictWithin() (time.Duration, error) {
 	return min(x.EvictWithin, left), nil
 }
 
-// goalsFirst reports whether pods wait for room, and each of them has its turn before the successors, as the plan has
-// it: none of them has a lower priority than a pod that is left.
-func (x *carrying) goalsFirst(ctx context.Context) (bool, error) {
+// goalsFirst returns the pods that wait for room if each of them has its turn before the successors, as the plan has
+// it: none of them has a lower priority than a pod that is left. Otherwise it returns none.
+func (x *carrying) goalsFirst(ctx context.Context) (out []provisioning.First, err error) {
 	for _, g := range x.goals {
 		p, err := x.core.Pods.In(g.Namespace).Get(ctx, g.Name, metav1.GetOptions{})
 		if err != nil {
-			return false, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
+			return nil, fmt.Errorf("read pod %s: %w", g.NamespacedName, err)
 		}
 		if slices.ContainsFunc(x.left, func(m move) bool {
 			return corev1.PodPriority(m.pod) > corev1.PodPriority(p)
 		}) {
-			return false, nil
+			return nil, nil
 		}
+		out = append(out, provisioning.First{NamespacedName: g.NamespacedName, UID: p.UID})
 	}
-	return len(x.goals) > 0, nil
+	return out, nil
 }
 
 // names returns the names of the pods that are left and have no places.

@@ -85,7 +85,8 @@ func TestARequestThatCannotBeReadIsNotAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Cluster{requests: client}
-	for reason, want := range map[string]bool{provisioning.Unread: false, "CapacityIsNotFound": true} {
+	for reason, want := range map[string]bool{provisioning.Unread: false, "CapacityIsNotFound": true,
+		provisioning.Behind: true} {
 		request.Status.Conditions = []metav1.Condition{{Type: provisioning.Provisioned, Status: metav1.ConditionFalse,
 			Reason: reason, Message: "not now; " + provisioning.HeldBack}}
 		is, answered, over, why, err := c.kept(t.Context(), Move{NamespacedName: types.NamespacedName{Namespace: "ml",

@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,10 +37,12 @@ const bookingSeconds = 900
 func BookingName(uid types.UID) string { return "tenon-move-" + string(uid) }
 
 // booking is how a place for a successor is asked for: on a node, or on any if its name is "", and whether the
-// successor is held back until it has the place.
+// successor is held back until it has the place. Then first are the parameters that name the pods which have their turn
+// before it.
 type booking struct {
-	on   string
-	hold bool
+	on    string
+	hold  bool
+	first map[string]string
 }
 
 // toNode is the parameter of a request with the node to which its PodTemplate is bound. Only this package reads it.
@@ -59,6 +62,7 @@ func (how booking) request(p *v1.Pod) *provisioning.Request {
 	}
 	if how.hold {
 		r.Spec.Parameters[provisioning.HoldSeconds] = strconv.Itoa(holdSeconds)
+		maps.Copy(r.Spec.Parameters, how.first)
 	}
 	return r
 }

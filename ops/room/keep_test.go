@@ -57,6 +57,7 @@ func TestRequestsOfAnInterruptedCommand(t *testing.T) {
 	now := time.Now()
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", UID: "u",
 		OwnerReferences: []metav1.OwnerReference{{UID: "set", Controller: new(true)}}}}
+	goal := map[string]string{provisioning.After + "0": "ml/goal/uid"}
 	for name, c := range map[string]struct {
 		old, how booking
 		age      time.Duration
@@ -72,6 +73,8 @@ func TestRequestsOfAnInterruptedCommand(t *testing.T) {
 		"holds back now":          {old: booking{on: "a"}, how: booking{on: "a", hold: true}},
 		"holds back no more":      {old: booking{on: "a", hold: true}, how: booking{on: "a"}},
 		"holds back":              {old: booking{hold: true}, how: booking{hold: true}, age: 4 * time.Minute, want: true},
+		"behind the same pod":     {old: booking{hold: true, first: goal}, how: booking{hold: true, first: goal}, want: true},
+		"behind a pod now":        {old: booking{hold: true}, how: booking{hold: true, first: goal}},
 		"does not hold back long": {old: booking{hold: true}, how: booking{hold: true}, age: 6 * time.Minute},
 		"the hold has ended":      {old: booking{hold: true}, how: booking{hold: true}, age: 11 * time.Minute},
 	} {

@@ -22,6 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -62,6 +63,8 @@ type Cluster interface {
 	Owned(namespace, owner string, since int64) []*v1.Pod
 	// Broken reports whether a node does not keep what it has promised, and no report of it may show otherwise soon.
 	Broken(node string) bool
+	// Waits reports whether a pod of this UID waits for a node, and is not being deleted.
+	Waits(namespace, name string, uid types.UID) bool
 	// Rules returns the rules of the profile with this schedulerName; false if the scheduler has no such profile.
 	Rules(scheduler string) (whatif.Rules, bool)
 	// Template returns a PodTemplate.
@@ -269,7 +272,7 @@ func (d *deciding) answer(ctx context.Context, open []*request) {
 		switch {
 		case r.answer != nil: // its places are kept, and it is not known whether that was written
 			_ = d.reply(ctx, r) // the next round does it again if this fails
-		case !d.prepare(ctx, r):
+		case !d.prepare(ctx, r), d.behind(ctx, r):
 		case r.slow && d.now().Sub(r.tried) < patience*r.took: // it has its answer
 		case d.short(r), d.now().Sub(r.tried) < patience*r.took, !d.decide(ctx, r, false):
 			short = append(short, r)

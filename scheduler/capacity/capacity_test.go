@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ type stored struct {
 	pods      []*v1.Pod
 	templates map[string]*v1.PodTemplate
 	objects   cache.Store // requests
+	waits     map[provisioning.First]bool
 	version   int
 	fail      error // of the next write of a status
 	lands     bool  // the write that fails is stored all the same
@@ -78,6 +80,10 @@ func (s *stored) Stage(of *stage.Requests) (*stage.Stage, error) {
 
 func (s *stored) Using(string) []*v1.Pod                { return nil }
 func (s *stored) Owned(string, string, int64) []*v1.Pod { return nil }
+
+func (s *stored) Waits(namespace, name string, uid types.UID) bool {
+	return s.waits[provisioning.First{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: uid}]
+}
 
 func (s *stored) Broken(node string) bool { return !s.book.Snapshot().Node(node).Keeps() }
 
@@ -244,6 +250,62 @@ func TestPodsAreHeldBackWhileARequestHasNoRoom(t *testing.T) {
 	if len(w.keeper.Holding()) > 0 {
 		t.Errorf("pods are held back for %v, which are gone", w.keeper.Holding())
 	}
+}
+
+// A request that holds back pods gets no room while a pod waits that has its turn first, at most until its time is
+// over.
+func TestARequestGetsNoRoomBeforePodsThatHaveTheirTurnFirst(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	first := func(name string) provisioning.First {
+		return provisioning.First{NamespacedName: types.NamespacedName{Namespace: "other", Name: name},
+			UID: types.UID("uid-" + name)}
+	}
+	w.waits = map[provisioning.First]bool{first("one"): true, first("two"): true}
+	for name, hold := range map[string]string{"held": "600", "short": "20", "holds-nothing": ""} {
+		w.ask(name, 1, 2)
+		o, _, _ := w.objects.GetByKey("ml/" + name)
+		r, _ := o.(*provisioning.Request)
+		r.Spec.Parameters = map[string]string{provisioning.PodsOf: "set", provisioning.HoldSeconds: hold}
+		if err := provisioning.SetFirst(r.Spec.Parameters, slices.Collect(maps.Keys(w.waits))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	behind := func(names ...string) {
+		t.Helper()
+		w.round(t.Context())
+		for _, name := range []string{"held", "short", "holds-nothing"} {
+			want := "True: all 1 pods fit now"
+			if slices.Contains(names, name) {
+				want = "False: not now: pod other/"
+			}
+			w.wants(t, name, provisioning.Provisioned, want)
+			if said := w.said(name, provisioning.Provisioned); strings.HasPrefix(said, "False") &&
+				!strings.Contains(said, " has its turn first; "+provisioning.HeldBack) {
+				t.Errorf("request %s has the message %q", name, said)
+			}
+		}
+	}
+	behind("held", "short")
+	w.waits[first("one")] = false
+	behind("held", "short")
+	w.time = w.time.Add(20 * time.Second)
+	behind("held")
+	if holding := w.keeper.Holding(); !slices.Equal(holding, []string{"ml/held"}) {
+		t.Errorf("pods are held back for %v", holding)
+	}
+	w.waits[first("two")] = false
+	behind()
+}
+
+// A parameter that names no pod fails its request.
+func TestARequestThatNamesNoPodFails(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	w.ask("a", 1, 2)
+	o, _, _ := w.objects.GetByKey("ml/a")
+	r, _ := o.(*provisioning.Request)
+	r.Spec.Parameters = map[string]string{provisioning.After + "0": "ml/name"}
+	w.round(t.Context())
+	w.wants(t, "a", provisioning.Failed, "True: parameter tenon.sh/after-0")
 }
 
 // A write that fails for certain gives the room back; one that may have been stored does not. A scheduler that starts

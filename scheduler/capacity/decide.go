@@ -112,6 +112,24 @@ func (d *deciding) prepare(ctx context.Context, r *request) bool {
 	return true
 }
 
+// behind reports whether a pod waits that has its turn before a request, and answers that. It looks at requests that
+// hold back pods only: what they wait for ends with the hold. Whether the pod is nominated to a node does not matter:
+// kube-scheduler takes a nomination back when an attempt fails, such as one between the ends of two pods that make the
+// room.
+func (d *deciding) behind(ctx context.Context, r *request) bool {
+	if !r.held {
+		return false
+	}
+	for _, p := range r.first {
+		if d.cluster.Waits(p.Namespace, p.Name, p.UID) {
+			r.more = more{}
+			_ = d.notNow(ctx, r, provisioning.Behind, "not now: pod "+p.String()+" has its turn first")
+			return true
+		}
+	}
+	return false
+}
+
 // short reports whether the pods of a request have no room for certain: too few of them fit on all nodes, or no node
 // has changed since a search found none.
 func (d *deciding) short(r *request) bool {

@@ -50,6 +50,8 @@ type request struct {
 	specs   claimSpecs
 	// sets are the pods, once the templates were read.
 	sets []set
+	// first are the pods that have their turn before it, once the templates were read.
+	first []provisioning.First
 	// said is when the last message was written.
 	said time.Time
 	// explained is when was last written why the pods do not fit.
@@ -124,6 +126,10 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	if _, err := r.object.Booking(); err != nil {
 		return invalid{err}
 	}
+	first, err := r.object.First()
+	if err != nil {
+		return invalid{err}
+	}
 	specs := r.specs
 	r.specs = claimSpecs{}
 	pods := 0
@@ -171,7 +177,7 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	case foreign > 0:
 		return errForeign
 	}
-	r.sets = sets
+	r.sets, r.first = sets, first
 	return nil
 }
 

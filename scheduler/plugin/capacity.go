@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	poll "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -195,6 +196,12 @@ func (c seen) Broken(node string) bool {
 		list = n.Promised
 	}
 	return !c.hasRoomFor(node, list, c.promises.Amounts(node, ""), false)
+}
+
+// Waits implements capacity.Cluster.
+func (c seen) Waits(namespace, name string, uid types.UID) bool {
+	p := c.amounts.Waiting(state.PodID{Namespace: namespace, Name: name, UID: string(uid)})
+	return p != nil && p.DeletionTimestamp == nil
 }
 
 // Rules implements capacity.Cluster.

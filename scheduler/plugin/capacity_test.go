@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -52,6 +54,26 @@ func TestDevicesAreKeptForProfilesWithTenonClaims(t *testing.T) {
 		p := &v1.Pod{Spec: v1.PodSpec{SchedulerName: profile}}
 		if _, err := (devices{seen: seen{Shared: s, handle: h}}).Serves(p); (err == nil) != keeps {
 			t.Errorf("for pods of profile %s, Serves returns the error %v", profile, err)
+		}
+	}
+}
+
+// A pod waits if the informer has it without a node, by its UID, and not being deleted.
+func TestPodsThatWaitForANode(t *testing.T) {
+	now := metav1.Now()
+	waits, leaves := cpus("waits", 2), cpus("leaves", 2)
+	leaves.DeletionTimestamp = &now
+	bound := bind(cpus("bound", 2), "n")
+	c := seen{Shared: &Shared{amounts: inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, waits, leaves,
+		bound)}}
+	for _, x := range []struct {
+		name string
+		uid  types.UID
+		want bool
+	}{{"waits", waits.UID, true}, {"waits", "another", false}, {"waits", "", false}, {"leaves", leaves.UID, false},
+		{"bound", bound.UID, false}, {"gone", "uid-gone", false}} {
+		if got := c.Waits(waits.Namespace, x.name, x.uid); got != x.want {
+			t.Errorf("pod %s of UID %q waits: %t", x.name, x.uid, got)
 		}
 	}
 }

@@ -66,6 +66,8 @@ func (s *keptStore) Using(request string) []*v1.Pod        { return s.using(requ
 func (s *keptStore) Owned(string, string, int64) []*v1.Pod { return nil }
 func (s *keptStore) Broken(node string) bool               { return !s.book.Snapshot().Node(node).Keeps() }
 
+func (s *keptStore) Waits(string, string, types.UID) bool { return false }
+
 func (s *keptStore) Rules(scheduler string) (whatif.Rules, bool) {
 	return whatif.Rules{}, scheduler == "tenon-scheduler"
 }
