@@ -208,7 +208,7 @@ func TestTheDevicesOfARequestAreThereForItsPods(t *testing.T) {
 	w.ask(ctx, t, "again", 1, claiming("x", "", 2))
 	w.until(ctx, t, "again", provisioning.Provisioned, metav1.ConditionFalse, "devices for the claims of again-0")
 	w.end(ctx, t, "late")
-	w.until(ctx, t, "again", provisioning.Provisioned, metav1.ConditionTrue, "all 1 pods fit now")
+	w.until(ctx, t, "again", provisioning.Provisioned, metav1.ConditionTrue, "the pod fits now")
 }
 
 // A booking of an extended resource that DRA serves is kept like claims. When it expires, other pods get the devices.

@@ -312,7 +312,7 @@ func TestRequestsThatDoNotFitNow(t *testing.T) {
 	w.ask(ctx, t, "never", 1, pod("x", "", 15))
 	w.until(ctx, t, "never", provisioning.Failed, metav1.ConditionTrue, "Never")
 	w.ask(ctx, t, "small", 1, pod("x", "", 3))
-	w.until(ctx, t, "small", provisioning.Provisioned, metav1.ConditionTrue, "all 1 pods fit now")
+	w.until(ctx, t, "small", provisioning.Provisioned, metav1.ConditionTrue, "the pod fits now")
 
 	foreign := pod("x", "", 1)
 	foreign.Spec.SchedulerName = "somebody"

@@ -274,7 +274,7 @@ func TestARequestGetsNoRoomBeforePodsThatHaveTheirTurnFirst(t *testing.T) {
 		t.Helper()
 		w.round(t.Context())
 		for _, name := range []string{"held", "short", "holds-nothing"} {
-			want := "True: all 1 pods fit now"
+			want := "True: the pod fits now"
 			if slices.Contains(names, name) {
 				want = "False: not now: pod other/"
 			}
@@ -343,7 +343,7 @@ func TestRoomFollowsWhatIsWritten(t *testing.T) {
 	w.round(t.Context())
 	w.round(t.Context())
 	w.wants(t, "a", provisioning.BookingExpired, "True: the room of 2 pods")
-	w.wants(t, "b", provisioning.Provisioned, "True: all 1 pods")
+	w.wants(t, "b", provisioning.Provisioned, "True: the pod fits")
 }
 
 // After a round that waited for the API server, the next one begins as soon as after a quick one. After one that

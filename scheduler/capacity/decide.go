@@ -365,8 +365,11 @@ func (d *deciding) keep(ctx context.Context, r *request, places []promise.Place,
 		return full, err
 	}
 	long, _ := r.object.Booking() // read has found it valid
-	message := fmt.Sprintf("all %d pods fit now, on %d nodes; their room is kept until %s", len(places), len(nodes),
-		d.now().Add(long).UTC().Format(time.RFC3339))
+	until := d.now().Add(long).UTC().Format(time.RFC3339)
+	message := fmt.Sprintf("all %d pods fit now, on %d nodes; their room is kept until %s", len(places), len(nodes), until)
+	if len(places) == 1 {
+		message = "the pod fits now; its room is kept until " + until
+	}
 	if len(unjudged) > 0 {
 		message += "; not looked at: " + strings.Join(unjudged, ", ")
 	}

@@ -57,7 +57,7 @@ func TestRequestsWithClaims(t *testing.T) {
 	}
 	for name, want := range map[string][2]string{
 		"a":       {provisioning.Provisioned, "False: 2 of 4 pods fit now"},
-		"b":       {provisioning.Provisioned, "True: all 1 pods fit now"},
+		"b":       {provisioning.Provisioned, "True: the pod fits now"},
 		"many":    {provisioning.Provisioned, "False: 0 of 1 pods fit now"},
 		"missing": {provisioning.Provisioned, "False: not now: PodTemplate missing: there is no ResourceClaimTemplate none"},
 		"part":    {provisioning.Failed, "True: PodTemplate part: ResourceClaimTemplate part asks for a part of a device"},
