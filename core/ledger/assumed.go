@@ -36,6 +36,8 @@ type assumedPod struct {
 	// after it.
 	asked  bool
 	passes int
+	// entitled: it was promised room itself, on a node that has lost room; see Book.Entitle.
+	entitled bool
 	// onTrial: the booking ends, and was never meant to lead to a binding.
 	onTrial bool
 	// mates are the pods of its group on the node that asked for their turns together with it; see together.go.

@@ -19,6 +19,19 @@ func (b *Book) Promise(node string, list []state.Promised) {
 	b.renew(a)
 }
 
+// Entitle lets a reserved pod have its turn although the promised pods do not fit after it: it was promised room
+// itself, and its node has lost some, so the first pods that come get what is left.
+func (b *Book) Entitle(uid string) {
+	a := b.accountOf(uid)
+	if a == nil {
+		return
+	}
+	defer b.close(a)
+	if f := a.find(uid); f != nil {
+		f.entitled = true
+	}
+}
+
 // keepsPromises reports whether the promised pods fit in a state.
 func (a *account) keepsPromises(w *nodeState) bool {
 	if len(a.promised) == 0 {

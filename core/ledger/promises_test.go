@@ -225,3 +225,22 @@ func TestPromisedRoomIsThere(t *testing.T) {
 		t.Error("the test shows too little")
 	}
 }
+
+// Other schedulers take room that is promised. A pod that was reserved before has its turn nevertheless: it takes
+// nothing that is still there for others.
+func TestLostRoomHoldsUpNoOtherPod(t *testing.T) {
+	b := New()
+	b.Report("n", layout(t))
+	b.Promise("n", []state.Promised{{ID: id(9), For: "ml/r", Pod: pod(28, 1)}})
+	if v, _ := b.Reserve("n", id(0), pod(4, 1), place.Demand{}); !v.Fits() {
+		t.Fatalf("a pod does not fit beside what is promised: %v", v)
+	}
+	b.Assume("n", id(1), pod(20, 1))
+	b.Assume("n", id(2), pod(20, 1))
+	if b.Snapshot().Node("n").Keeps() {
+		t.Fatal("the promise is not lost")
+	}
+	if !turns(t, b, 0) {
+		t.Error("a pod waits for its turn because of a promise that is lost")
+	}
+}

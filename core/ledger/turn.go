@@ -64,6 +64,9 @@ func (a *account) ask(f *assumedPod) (v place.Verdict, why state.WaitReason) {
 		return v, why
 	}
 	n := a.withoutWaiting()
+	if a.lostWithout(f, n) {
+		n.Promised = nil
+	}
 	if f.decision != nil {
 		v = f.placeDecided(n)
 	} else if v = n.Place(f.pod, place.Demand{}); !v.Fits() && mayFitLater(n, f.pod) || f.mayKeepLater(n) {
@@ -154,6 +157,7 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 	if a.estimated() {
 		return false // amounts do not show the order
 	}
+	lost := len(a.promised) > 0 && a.lostWithout(me, a.withoutWaiting())
 	return a.asIfTurned(me, func() bool {
 		s := a.newSearch()
 		s.willing = true
@@ -162,10 +166,14 @@ func (a *account) inAnyOrder(me *assumedPod) bool {
 		}
 		return !slices.ContainsFunc(s.found, func(w *nodeState) bool {
 			return slices.ContainsFunc(w.got, unsureDevices) || !a.meetsDemands(w, me) || !a.leavesRoom(w, me) ||
-				!a.keepsPromises(w)
+				!lost && !a.keepsPromises(w)
 		})
 	})
 }
+
+// lostWithout reports whether promised room was lost already, and not to the pod f, which waits for its turn. n is the
+// node without the pods that wait.
+func (a *account) lostWithout(f *assumedPod, n *state.Node) bool { return f.entitled || !n.Keeps() }
 
 // leavesRoom reports whether the mates of a pod that wait for their turns fit in a state, in the order of the pods that
 // wait.

@@ -81,6 +81,10 @@ func (n *Node) keepsAfter(p *place.Pod, d place.Demand) bool {
 // pods the first one like this pod in its shape and claims, or in its shape, or else the first one. Where devices are
 // kept on other NUMA nodes than the pod gets, it exchanges them. ok is false if the node has promised the request
 // nothing.
+//
+// A node that has lost room, and does not keep its promises, gives what is left to the promised pods in the order in
+// which they come: the result has no promises then. Otherwise each of these pods would leave the rest to the others,
+// and none would come.
 func (n *Node) Redeem(request string, p *place.Pod, d place.Demand, claims string) (out *Node, used Promised, ok bool) {
 	like := func(x Promised) bool { return x.For == request && x.Like(p, d) }
 	at := slices.IndexFunc(n.Promised, func(x Promised) bool { return like(x) && x.Claims == claims })
@@ -95,6 +99,10 @@ func (n *Node) Redeem(request string, p *place.Pod, d place.Demand, claims strin
 	}
 	used = n.Promised[at]
 	next := *n
+	if !n.Keeps() {
+		next.Promised = nil
+		return &next, used, true
+	}
 	next.Promised = slices.Delete(slices.Clone(n.Promised), at, at+1)
 	if used.On != 0 {
 		on := n.Landing(p, d)
@@ -124,6 +132,11 @@ func (n *Node) landing(p *place.Pod, d place.Demand) topo.Mask {
 		return 0
 	}
 	return place.Exclusive(n.Machine, after.Entries[len(after.Entries)-1].Holdings)
+}
+
+// HasLost reports whether the node has promised a request room, and does not keep its promises.
+func (n *Node) HasLost(request string) bool {
+	return slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request }) && !n.Keeps()
 }
 
 // WithoutPromisesTo returns the node without what it has promised a request.

@@ -190,13 +190,7 @@ func (c seen) Owned(namespace, owner string, since int64) []*v1.Pod {
 }
 
 // Broken implements capacity.Cluster.
-func (c seen) Broken(node string) bool {
-	var list []state.Promised
-	if n := c.Book.Snapshot().Node(node); n != nil {
-		list = n.Promised
-	}
-	return !c.hasRoomFor(node, list, c.promises.Amounts(node, ""), false)
-}
+func (c seen) Broken(node string) bool { return c.promises.Short(node) }
 
 // Waits implements capacity.Cluster.
 func (c seen) Waits(namespace, name string, uid types.UID) bool {

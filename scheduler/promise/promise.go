@@ -33,9 +33,11 @@ const (
 	MaxOnNode = 64
 )
 
-// Book keeps the promises of nodes as far as NUMA nodes are concerned. [ledger.Book] implements it.
+// Book keeps the promises of nodes as far as NUMA nodes are concerned, and lets pods have what is left.
+// [ledger.Book] implements it.
 type Book interface {
 	Promise(node string, list []state.Promised)
+	Entitle(uid string)
 }
 
 // Pod is a pod that a request will bring.
@@ -364,7 +366,8 @@ func (k *Keeper) Left() map[string]int {
 }
 
 // Amounts returns the sum of the plain amounts that are kept on a node, without the place that a pod of the request
-// would use up there. The result is nil if nothing else is kept there.
+// would use up there. The result is nil if nothing else is kept there, or if the request has a place there and the node
+// has lost room that it kept; see Use.
 func (k *Keeper) Amounts(node, request string) whatif.Amounts {
 	if !k.Any() {
 		return nil
@@ -378,7 +381,22 @@ func (k *Keeper) Amounts(node, request string) whatif.Amounts {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	of := func(p *kept) bool { return p.promised.For == request }
+	if slices.ContainsFunc(k.on[node], of) && k.short(node) {
+		return nil
+	}
 	return k.sum(k.on[node], request)
+}
+
+// Short reports whether a node has lost room that it kept, so that it does not have all of it.
+func (k *Keeper) Short(node string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.short(node)
+}
+
+func (k *Keeper) short(node string) bool {
+	return !k.rejudge(node, promised(k.on[node]), k.sum(k.on[node], ""))
 }
 
 // sum returns the sum of the amounts of places, without the first one of the request.
@@ -397,6 +415,9 @@ func (k *Keeper) sum(list []*kept, request string) (out whatif.Amounts) {
 // on another node. do gets the sum of the plain amounts that are kept on the node for others. If it returns false, the
 // place is kept on. A pod whose request has no places left is reserved like any other pod. do must not call the keeper.
 // The devices of the place stay hidden from others until Came or GiveBack.
+//
+// Where other schedulers have taken room that a node keeps, its pods get what is left in the order in which they come:
+// nothing is kept for others while do runs. If each of them left the rest to the others, none would come.
 func (k *Keeper) Use(c Coming, do func(kept whatif.Amounts) bool) {
 	if elsewhere := k.use(c, do); elsewhere != "" {
 		k.freed(elsewhere)
@@ -413,15 +434,7 @@ func (k *Keeper) use(c Coming, do func(kept whatif.Amounts) bool) (elsewhere str
 		return ""
 	}
 	here := p.node == c.Node
-	if here {
-		k.exchangeFor(p, c.On)
-		k.take(p)
-		k.tell(c.Node)
-	}
-	if !do(k.sum(k.on[c.Node], "")) {
-		if here {
-			k.put(p)
-		}
+	if here && !k.come(p, c, do) || !here && !do(k.sum(k.on[c.Node], "")) {
 		return ""
 	}
 	k.requests[c.Request] = slices.DeleteFunc(k.requests[c.Request], func(q *kept) bool { return q == p })
@@ -432,6 +445,27 @@ func (k *Keeper) use(c Coming, do func(kept whatif.Amounts) bool) (elsewhere str
 	k.take(p)
 	k.tell(p.node)
 	return p.node
+}
+
+// come has a pod reserved on the node of its place, and takes that from the node if do returns true.
+func (k *Keeper) come(p *kept, c Coming, do func(kept whatif.Amounts) bool) bool {
+	short := k.short(c.Node)
+	k.exchangeFor(p, c.On)
+	k.take(p)
+	rest := k.sum(k.on[c.Node], "")
+	if k.tell(c.Node); short {
+		rest = nil
+		k.book.Promise(c.Node, nil)
+		defer k.tell(c.Node)
+	}
+	if !do(rest) {
+		k.put(p)
+		return false
+	}
+	if short {
+		k.book.Entitle(c.UID)
+	}
+	return true
 }
 
 // find returns the place that a pod uses up on a node: of those on the node, or else of all, the first for a pod like

@@ -235,3 +235,37 @@ func TestKeeperAndLedgerAgree(t *testing.T) {
 		}
 	}
 }
+
+// Where another scheduler has taken a part of the room, the first pods that come get what is left. Pods without a place
+// do not.
+func TestPodsGetWhatIsLeftOfTheirRoom(t *testing.T) {
+	c := newCluster(t)
+	for _, request := range []string{"ml/r", "ml/q"} {
+		if full, err := c.keeper.Keep(Request{Name: request}, []Place{at("a", podOf(8))}); err != nil || len(full) > 0 {
+			t.Fatalf("keep: %v, full %v", err, full)
+		}
+	}
+	if c.keeper.Short("a") || c.keeper.Amounts("a", "ml/q")["cpu"] != 8000 {
+		t.Errorf("before: lost %t, kept for others %v", c.keeper.Short("a"), c.keeper.Amounts("a", "ml/q"))
+	}
+	c.book.Assume("a", state.PodID{UID: "foreign"}, podOf(2).Pod)
+	if !c.keeper.Short("a") || c.keeper.Amounts("a", "ml/q") != nil {
+		t.Errorf("the node has lost room: %t; kept for others is %v", c.keeper.Short("a"), c.keeper.Amounts("a", "ml/q"))
+	}
+	n := c.book.Snapshot().Node("a")
+	if with, _, _ := n.Redeem("ml/q", podOf(8).Pod, place.Demand{}, ""); !with.Takes(podOf(8).Pod, place.Demand{}) {
+		t.Error("a pod with a place is not let in")
+	}
+	if c.use("other", "", "a", podOf(1)) {
+		t.Error("a pod without a place got what is left")
+	}
+	if !c.use("q", "ml/q", "a", podOf(8)) || !slices.Equal(c.promisedOn("a"), []string{"ml/r"}) {
+		t.Errorf("the first pod got nothing of what is left; promised is %v", c.promisedOn("a"))
+	}
+	if v, wait, err := c.book.Turn("q", 0); err != nil || wait != nil || !v.Fits() {
+		t.Errorf("the first pod does not have its turn: %v, %v, %v", v, wait, err)
+	}
+	if c.use("r", "ml/r", "a", podOf(8)) || !slices.Equal(c.promisedOn("a"), []string{"ml/r"}) {
+		t.Errorf("the second pod got room that is not there; promised is %v", c.promisedOn("a"))
+	}
+}
