@@ -94,6 +94,8 @@ type Facts struct {
 	NotJudged int
 	// Partial: the reader may not read all of the cluster, so that nodes may be missing.
 	Partial bool
+	// Lost are the nodes that have lost room that they kept for the pod, ascending.
+	Lost []string
 	// Said is the sentence in the message of the scheduler, see [Cut]; it stands for the nodes that may not be read.
 	Said string
 	// Message is the whole message of a scheduler that has refused the pod.
@@ -126,6 +128,9 @@ func Of(f *Facts) Summary {
 		}
 	}
 	s := f.ofNodes()
+	if s.Kind != Fits {
+		s.Text += f.lost()
+	}
 	if f.State == Refused && s.Kind == Fits && len(f.Unjudged) > 0 && f.Message != "" {
 		// What this sentence leaves out may be why: the scheduler judges all requirements of the pod.
 		s.Kind = NotKnown
@@ -137,6 +142,22 @@ func Of(f *Facts) Summary {
 		s.Remedy = f.Remedy
 	}
 	return s
+}
+
+// lost names the nodes that have lost room that they kept for the pod; "" if there are none.
+func (f *Facts) lost() string {
+	names := f.Lost[:min(len(f.Lost), maxNames)]
+	list := strings.Join(names, ", ")
+	if more := len(f.Lost) - len(names); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	switch len(f.Lost) {
+	case 0:
+		return ""
+	case 1:
+		return "; node " + list + " has lost the room that was kept for it"
+	}
+	return "; nodes " + list + " have lost the room that was kept for it"
 }
 
 // unseen is the sentence for a pod whose scheduler has left no trace.

@@ -36,6 +36,7 @@ func inexact(n *Node)   { n.Inexact = true }
 func TestSentences(t *testing.T) {
 	looked := func(n Node) []whatif.Looked { return []whatif.Looked{{Node: n.Name, Reasons: n.Reasons}} }
 	pod := state.PodID{Namespace: "mine", Name: "old"}
+	lacks := `Not now: container "c" wants 40 cpu on one NUMA node; best NUMA node has 30 free (node a)`
 	freed := whatif.Soonest{Node: "b", Pods: []state.PodID{pod}, Any: true, Looked: looked(short("b", 8))}
 	for _, c := range []struct {
 		facts Facts
@@ -44,6 +45,11 @@ func TestSentences(t *testing.T) {
 	}{
 		{Facts{State: Gated, Gates: []string{"x.io/a"}, Nodes: []Node{fit("a")}}, NotTried,
 			"Not yet tried: it waits for gate x.io/a"},
+		{Facts{Nodes: []Node{short("a", 30)}, Lost: []string{"b"}}, NotNow,
+			lacks + "; node b has lost the room that was kept for it"},
+		{Facts{Nodes: []Node{short("a", 30)}, Lost: []string{"a", "b", "c", "d", "e"}}, NotNow,
+			lacks + "; nodes a, b, c and 2 more have lost the room that was kept for it"},
+		{Facts{Nodes: []Node{fit("a")}, Lost: []string{"b"}}, Fits, "Fits now on 1 of 1 node"},
 		{Facts{State: Gated, Gates: []string{"x.io/a", "x.io/b"}}, NotTried,
 			"Not yet tried: it waits for gates x.io/a, x.io/b"},
 		{Facts{State: Unseen, Scheduler: "tenon-sheduler", Nodes: []Node{fit("a")}}, WrongName,

@@ -204,6 +204,10 @@ func situations() (out []summary.Facts) {
 			}
 		}
 	}
+	for n := range 5 {
+		out = append(out, summary.Facts{Nodes: []summary.Node{one("node-a", short)},
+			Lost: []string{"node-a", "node-b", "node-x", "node-a"}[:n]})
+	}
 	estimated, inexact := one("node-a"), one("node-a", small)
 	estimated.Estimated, inexact.Inexact = true, true
 	for _, nodes := range [][]summary.Node{{one("node-a")}, {estimated, one("node-b", small)},

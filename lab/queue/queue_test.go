@@ -363,3 +363,38 @@ func TestRoomIsGivenBack(t *testing.T) {
 	w.until(ctx, t, "brief", provisioning.BookingExpired, metav1.ConditionTrue, "2 pods that have not come")
 	w.run(ctx, t, "s")
 }
+
+// Another scheduler takes a part of the room that a node keeps. What is left is for the first pods that come, and the
+// condition of the pod without room names the node that has lost it.
+func TestPodsOfRequestsGetWhatIsLeft(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	w := start(ctx, t)
+	w.ask(ctx, t, "one", 2, pod("x", "", 14)) // on a, by the order of names, or on both nodes
+	w.until(ctx, t, "one", provisioning.Provisioned, metav1.ConditionTrue, "")
+	w.ask(ctx, t, "two", 2, pod("x", "", 14))
+	w.until(ctx, t, "two", provisioning.Provisioned, metav1.ConditionTrue, "")
+	foreign := pod("foreign", "", 2)
+	foreign.Spec.SchedulerName, foreign.Spec.NodeName = v1.DefaultSchedulerName, "a"
+	w.create(ctx, t, foreign)
+	w.run(ctx, t, "foreign")
+	w.create(ctx, t, pod("p0", "one", 14), pod("p1", "one", 14), pod("p2", "two", 14), pod("p3", "two", 14))
+	lost := 0
+	pods, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		running := 0
+		lost = 0
+		for _, p := range pods {
+			f, why := workload.FateOf(p)
+			if f == workload.Running {
+				running++
+			}
+			if strings.Contains(why, "node a has lost the room that was kept for it") {
+				lost++
+			}
+		}
+		return running == 4 && lost == 1
+	})
+	if err != nil {
+		t.Fatalf("%s, and %d pods say that they have lost their room, want 1: %v", workload.Count(pods), lost, err)
+	}
+}

@@ -348,6 +348,16 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 	return false
 }
 
+// lostFor returns the nodes that have lost room that they keep, a place of the pod's among it, ascending.
+func (p *Plugin) lostFor(pod *v1.Pod) (out []string) {
+	for _, node := range p.promises.Nodes(p.requestOf(pod)) {
+		if p.promises.Short(node) {
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
 // holds returns the request until whose room the pod is held back, or "". A pod for which room is kept is not held
 // back.
 func (s *Shared) holds(pod *v1.Pod) string {
