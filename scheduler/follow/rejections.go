@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -20,6 +21,7 @@ type rejections struct {
 	pardon  func(node string)
 	later   func(time.Duration, func())
 	machine func(node string) *topo.Machine
+	last    atomic.Value // the UID of the pod with the last event
 }
 
 // onOutcome handles a prediction's outcome if it is a rejection of a pod that would have held something.
@@ -28,5 +30,6 @@ func (r *rejections) onOutcome(o state.Outcome) {
 		return
 	}
 	r.events.Rejected(r.machine(o.Node), o)
+	r.last.Store(o.Pod.UID)
 	r.later(pardonAfter, func() { r.pardon(o.Node) })
 }

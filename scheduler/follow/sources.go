@@ -295,6 +295,14 @@ func (s *Sources) podGone(pod *v1.Pod) {
 	}
 }
 
+// Crowded records an event on a pod that OnRefused was called with, unless the outcome of its prediction has led to
+// one; see [report.Events.Crowded].
+func (s *Sources) Crowded(pod *v1.Pod, reason string) {
+	if s.rejections.last.Load() != string(pod.UID) {
+		s.events.Crowded(pod, reason)
+	}
+}
+
 // MemberRefused records an event on a group; see [report.Events.MemberRefused].
 func (s *Sources) MemberRefused(m report.Member) { s.events.MemberRefused(m) }
 

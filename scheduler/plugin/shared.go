@@ -115,7 +115,7 @@ type Options struct {
 // plugin on that a Factory of the state makes.
 func NewShared(logger klog.Logger, o Options) *Shared {
 	s := &Shared{Decisions: inspect.NewDecisions(time.Now), metrics: metrics.NewCounters(), options: o}
-	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.memberRefused,
+	s.sources = follow.New(logger, follow.Options{OnOutcome: s.onOutcome, Wake: s.wake, OnRefused: s.podRefused,
 		Counters: s.metrics, Informers: o.Informers, Nodes: o.Nodes, Busy: s.busy, Leads: s.leads})
 	s.Book, s.Feed, s.Ready = s.sources.Book, s.sources.Feed, s.sources.Ready()
 	s.promises = s.newKeeper()
@@ -127,11 +127,12 @@ func (s *Shared) leads() bool {
 	return s.options.Election == nil || s.options.Election().Role != document.Standby
 }
 
-// memberRefused reports a pod of these profiles that its kubelet refused to the pod's group, if it has one.
-func (s *Shared) memberRefused(pod *v1.Pod, reason string) {
+// podRefused records an event on a pod of these profiles that its kubelet refused, and on its group, if it has one.
+func (s *Shared) podRefused(pod *v1.Pod, reason string) {
 	if !s.profiles()[pod.Spec.SchedulerName] {
 		return
 	}
+	s.sources.Crowded(pod, reason)
 	if group, others, least := fwk.GroupOf(s.any, pod); group != nil {
 		s.sources.MemberRefused(report.Member{Pod: pod, Reason: reason, Group: group, Others: others, Least: least})
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -90,6 +91,18 @@ func (e *Events) Rejected(m *topo.Machine, o state.Outcome) {
 		"node %s refused the pod (%s) though it was predicted to fit (%s); "+
 			"pods like it are kept off the node until it has reported again",
 		o.Node, o.Error, document.Text(m, o.Predicted))
+}
+
+// Crowded records an event on a pod that its kubelet refused, although there was room when the pod got its node, and
+// that the ledger did not expect to fit any more when it was refused.
+func (e *Events) Crowded(pod *v1.Pod, reason string) {
+	e.logger.Info("A node refused a pod that no longer fits", "pod", klog.KObj(pod), "node", pod.Spec.NodeName,
+		"reason", reason)
+	if e.recorder != nil {
+		e.recorder.Eventf(pod, nil, v1.EventTypeWarning, "PlacementRefused", "Scheduling", "%s", printable.Clip(
+			fmt.Sprintf("node %s refused the pod (%s): it fitted when the node was chosen, and pods that another scheduler "+
+				"bound since, or that had not left yet, have its room", pod.Spec.NodeName, printable.Text(reason)), maxNote))
+	}
 }
 
 // Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than it would on the empty
