@@ -109,8 +109,8 @@ test-groups: ## Run GANGS gangs on the lab's kubelets, with Tenon and without, g
 	go test ./lab/groups -count=1 -v -timeout 0 -groups $(GANGS)
 	go run ./test operators
 
-test-queue: ## Run JOBS jobs through Kueue by quota alone, and as many with Tenon's admission check,
-## on the lab's kubelets (make test-queue JOBS=30; the first time builds for some minutes)
+test-queue: ## Run JOBS jobs through Kueue by quota alone, and with Tenon's admission check, also
+## beside other pods, on the lab's kubelets (make test-queue JOBS=30; builds at first)
 	go test ./lab/queue -count=1 -v
 	go run ./test operators -run TestKueue -queue.jobs $(JOBS)
 

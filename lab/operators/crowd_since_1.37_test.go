@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	queueJobs = flag.Int("queue.jobs", 30, "how many jobs go through Kueue, in each of two ways")
+	queueJobs = flag.Int("queue.jobs", 30, "how many jobs go through Kueue, in each of four ways")
 	queueSeed = flag.Uint64("queue.seed", 1, "seed of the jobs")
 )
 
@@ -57,19 +57,25 @@ type job struct {
 	runs        time.Duration
 }
 
-// drawJobs returns jobs of many shapes for a queue: half of them of one pod, the others of two to four.
-func drawJobs(seed uint64, n int, queue string) (out []job) {
+// drawJobs returns jobs of many shapes for a queue: half of them of one pod, the others of two to four. Their names
+// begin with a prefix that has no hyphen.
+func drawJobs(seed uint64, n int, queue, prefix string) (out []job) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range n {
-		j := job{name: fmt.Sprintf("%s%04d", queue, i), queue: queue, pods: 1, cpus: 2 + r.IntN(cpusPerNUMA-2)}
+		j := job{name: fmt.Sprintf("%s%04d", prefix, i), queue: queue, pods: 1, cpus: drawCPUs(r)}
 		if r.IntN(2) == 0 {
 			j.pods = 2 + r.IntN(3)
 		}
-		j.runs = time.Duration(500+r.IntN(2000)) * time.Millisecond
+		j.runs = drawTime(r)
 		out = append(out, j)
 	}
 	return out
 }
+
+// drawCPUs returns how many CPUs a pod has, and drawTime how long it runs.
+func drawCPUs(r *rand.Rand) int { return 2 + r.IntN(cpusPerNUMA-2) }
+
+func drawTime(r *rand.Rand) time.Duration { return time.Duration(500+r.IntN(2000)) * time.Millisecond }
 
 // pod returns a pod of the job.
 func (j job) pod() *v1.Pod {
@@ -89,7 +95,7 @@ func (j job) object() *batchv1.Job {
 }
 
 // The queues of the crowd: one whose quota is all CPUs of the cluster, and the example's, which asks whether there is
-// room. The names of jobs begin with their queue, and have no hyphen.
+// room.
 const (
 	byQuota = "quota"
 	byRoom  = "numa"
@@ -100,19 +106,10 @@ const (
 func TestKueueStartsACrowdOfJobs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	t.Logf("%d jobs, seed %d", *queueJobs, *queueSeed)
-	files := fstest.MapFS{"tight.txt": {Data: []byte(crowdMachine)}, "tight.yaml": {Data: []byte(crowdKubelet)}}
-	cfg := lab.Config{Machines: files}
-	for i := range crowdNodes {
-		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: fmt.Sprintf("n%d", i), Machine: "tight"})
-	}
-	w := startOn(ctx, t, operators.Kueue, cfg)
-	if err := rights.Apply(ctx, w.RESTConfig(), queues(t)...); err != nil {
-		t.Fatal(err)
-	}
-	quota, check := w.crowd(ctx, t, byQuota), w.crowd(ctx, t, byRoom)
+	w := startCrowd(ctx, t)
+	quota, check := w.crowd(ctx, t, byQuota, nil), w.crowd(ctx, t, byRoom, nil)
 	t.Logf("%d jobs, seed %d, on %d nodes with %d CPUs for pods\n%s", *queueJobs, *queueSeed, crowdNodes, crowdCPUs,
-		table(quota, check))
+		table(column{"quota alone", quota}, column{"check", check}))
 	if quota.waited == 0 {
 		t.Error("with the quota alone no pod waited: such jobs do not need the admission check")
 	}
@@ -123,6 +120,22 @@ func TestKueueStartsACrowdOfJobs(t *testing.T) {
 		t.Errorf("%d requests for %d jobs: %d were made again, %d failed, %d expired", check.requests, *queueJobs,
 			check.again, check.failed, check.expired)
 	}
+}
+
+// startCrowd starts the cluster of the crowd, with its queues.
+func startCrowd(ctx context.Context, t *testing.T) *world {
+	t.Helper()
+	t.Logf("%d jobs, seed %d", *queueJobs, *queueSeed)
+	files := fstest.MapFS{"tight.txt": {Data: []byte(crowdMachine)}, "tight.yaml": {Data: []byte(crowdKubelet)}}
+	cfg := lab.Config{Machines: files}
+	for i := range crowdNodes {
+		cfg.Nodes = append(cfg.Nodes, lab.Node{Name: fmt.Sprintf("n%d", i), Machine: "tight"})
+	}
+	w := startOn(ctx, t, operators.Kueue, cfg)
+	if err := rights.Apply(ctx, w.RESTConfig(), queues(t)...); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // queues returns the example's queue, and one without the check, which has the CPUs of the cluster as its quota.
@@ -147,10 +160,15 @@ func queues(t *testing.T) [][]byte {
 	return [][]byte{[]byte(text), []byte(plain)}
 }
 
-// crowd has jobs come all at once to a queue of the cluster, which has no other jobs. It returns when they are gone.
-func (w *world) crowd(ctx context.Context, t *testing.T, queue string) result {
+// crowd has jobs come all at once to a queue of the cluster, which has no other jobs, while the pods of a stream, if
+// there is one, come and go. It returns when all are gone.
+func (w *world) crowd(ctx context.Context, t *testing.T, queue string, beside *stream) result {
 	t.Helper()
-	jobs := drawJobs(*queueSeed, *queueJobs, queue)
+	prefix := queue
+	if beside != nil {
+		prefix += beside.name
+	}
+	jobs := drawJobs(*queueSeed, *queueJobs, queue, prefix)
 	r := newRecord(jobs)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -166,9 +184,14 @@ func (w *world) crowd(ctx context.Context, t *testing.T, queue string) result {
 				return false, err
 			}
 		}
+		if err := beside.flow(ctx, w, r, time.Now()); err != nil {
+			return false, err
+		}
 		if polls++; polls%4 == 0 { // it takes some milliseconds
-			fit, asked := r.fitting(w.sched.Shared.Book.Snapshot(), queue == byQuota)
-			look.at(time.Now(), fit, asked)
+			s := w.sched.Shared.Book.Snapshot()
+			fit, asked := r.fitting(s, queue == byQuota)
+			look.judge(s)
+			look.at(time.Now(), fit, asked, r.idle())
 		}
 		over := r.over()
 		if over >= ended+50 {
@@ -186,6 +209,9 @@ func (w *world) crowd(ctx context.Context, t *testing.T, queue string) result {
 	}
 	how := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if err := w.client.BatchV1().Jobs("default").DeleteCollection(ctx, how, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := beside.end(ctx, w); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.pods.Until(ctx, func(all []*v1.Pod) bool { return len(all) == 0 }); err != nil {

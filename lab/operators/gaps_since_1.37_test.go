@@ -25,15 +25,17 @@ type gaps struct {
 	since map[string]time.Time // of the jobs that fit, since when
 	last  time.Time            // of the last look
 	// any is how long at least one job fitted, and longest how long one fitted at a time. heldUp counts how often that
-	// was longer than patience.
+	// was longer than patience. idle has the CPU seconds without a pod meanwhile.
 	any, longest time.Duration
 	heldUp       int
+	idle         float64
 }
 
-// at has the names of the jobs that fit at a time.
-func (g *gaps) at(now time.Time, fit []string) {
+// at has the names of the jobs that fit at a time, and how many CPUs have no pod.
+func (g *gaps) at(now time.Time, fit []string, idle int) {
 	if len(g.since) > 0 {
 		g.any += now.Sub(g.last)
+		g.idle += now.Sub(g.last).Seconds() * float64(idle)
 	}
 	g.last = now
 	next := map[string]time.Time{}
@@ -55,11 +57,27 @@ func (g *gaps) at(now time.Time, fit []string) {
 }
 
 // look has the gaps of all jobs, and of the jobs that have a request without an answer.
-type look struct{ all, asked gaps }
+type look struct {
+	all, asked gaps
+	// broken are the nodes that have too little room for what they keep, and lost counts how often a node became one.
+	broken map[string]bool
+	lost   int
+}
 
-func (l *look) at(now time.Time, fit, asked []string) {
-	l.all.at(now, fit)
-	l.asked.at(now, asked)
+// judge looks at what nodes keep.
+func (l *look) judge(s *ledger.Snapshot) {
+	broken := map[string]bool{}
+	for n := range s.All() {
+		if broken[n.Name] = !n.Keeps(); broken[n.Name] && !l.broken[n.Name] {
+			l.lost++
+		}
+	}
+	l.broken = broken
+}
+
+func (l *look) at(now time.Time, fit, asked []string, idle int) {
+	l.all.at(now, fit, idle)
+	l.asked.at(now, asked, idle)
 }
 
 // fitting returns the names of the jobs that Kueue holds back and that would fit now, by the ledger of the scheduler:
@@ -158,6 +176,9 @@ type result struct {
 	busy            float64       // CPUs with a pod, on average
 	look
 	requests, again, failed, expired int
+	slowest                          time.Duration  // from the creation of an admitted pod to its binding
+	causes                           map[string]int // jobs that waited or were refused, by explanation
+	beside                           besides
 }
 
 // result returns the result, and logs the pods that should not be.
@@ -165,8 +186,12 @@ func (r *record) result(t *testing.T, took time.Duration, l look) result {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := result{took: took, look: l, requests: r.asked, again: r.again, failed: r.failed, expired: r.expired}
+	out := result{took: took, look: l, requests: r.asked, again: r.again, failed: r.failed, expired: r.expired,
+		causes: map[string]int{}, beside: r.besides()}
 	for _, j := range r.jobs {
+		for _, cause := range r.causes(t, j) {
+			out.causes[cause]++
+		}
 		waited, refused := false, false
 		var last time.Time
 		for _, p := range j.pods {
@@ -177,12 +202,18 @@ func (r *record) result(t *testing.T, took time.Duration, l look) result {
 		for _, p := range j.pods {
 			late := p.late()
 			out.longest = max(out.longest, late)
+			if !p.bound.IsZero() {
+				out.slowest = max(out.slowest, p.bound.Sub(p.came))
+			}
 			if waited, refused = waited || late > patience, refused || p.refused; 0 < late && late <= patience {
 				out.twice++
 			}
 			if p.refused || late > 0 && r.asked > 0 {
 				t.Logf("pod of job %s, %d pods of %d CPUs, on %q, refused %t, waited %s: %s", j.name, j.job.pods, j.cpus,
 					p.node, p.refused, late, p.why)
+			}
+			if p.bound.IsZero() {
+				continue
 			}
 			out.busy += p.ended.Sub(p.bound).Seconds() * float64(j.cpus) / took.Seconds()
 			out.inPart += last.Sub(p.bound).Seconds() * float64(j.cpus)
@@ -199,39 +230,71 @@ func (r *record) result(t *testing.T, took time.Duration, l look) result {
 
 // late returns how long the pod waited since the scheduler first found no node for it.
 func (p *podRecord) late() time.Duration {
-	if p.waits.IsZero() {
+	switch {
+	case p.waits.IsZero():
 		return 0
+	case p.bound.IsZero(): // it was deleted
+		return p.ended.Sub(p.waits)
 	}
 	return p.bound.Sub(p.waits)
 }
 
-// table returns the results side by side.
-func table(quota, check result) string {
-	var out strings.Builder
-	row := func(what string, of func(r result) string) {
-		fmt.Fprintf(&out, "%-62s %11s %11s\n", what, of(quota), of(check))
+// column is a result in a table.
+type column struct {
+	name string
+	result
+}
+
+// rows is a table of results side by side.
+type rows struct {
+	columns []column
+	strings.Builder
+}
+
+// add adds a row.
+func (t *rows) add(what string, of func(r result) string) {
+	fmt.Fprintf(t, "%-62s", what)
+	for _, c := range t.columns {
+		fmt.Fprintf(t, " %*s", max(11, len(c.name)), of(c.result))
 	}
-	count := func(of func(r result) int) func(r result) string {
-		return func(r result) string { return fmt.Sprint(of(r)) }
+	t.WriteString("\n")
+}
+
+func count(of func(r result) int) func(r result) string {
+	return func(r result) string { return fmt.Sprint(of(r)) }
+}
+
+func seconds(of func(r result) time.Duration) func(r result) string {
+	return func(r result) string { return fmt.Sprintf("%.1f s", of(r).Seconds()) }
+}
+
+// table returns results side by side.
+func table(columns ...column) string {
+	t := &rows{columns: columns}
+	fmt.Fprintf(t, "%-62s", "Kueue starts jobs by")
+	for _, c := range columns {
+		fmt.Fprintf(t, " %11s", c.name)
 	}
-	seconds := func(of func(r result) time.Duration) func(r result) string {
-		return func(r result) string { return fmt.Sprintf("%.1f s", of(r).Seconds()) }
-	}
-	fmt.Fprintf(&out, "%-62s %11s %11s\n", "Kueue starts jobs by", "quota alone", "check")
-	row("jobs that were started and whose pods then waited", count(func(r result) int { return r.waited }))
-	row("pods of started jobs that had a node only at another attempt", count(func(r result) int { return r.twice }))
-	row("longest wait of a pod of a started job", seconds(func(r result) time.Duration { return r.longest }))
-	row("jobs with a pod that a kubelet refused", count(func(r result) int { return r.refused }))
-	row("CPU seconds of pods while others of their job had no node",
+	t.WriteString("\n")
+	t.add("jobs that were started and whose pods then waited", count(func(r result) int { return r.waited }))
+	t.add("pods of started jobs that had a node only at another attempt", count(func(r result) int { return r.twice }))
+	t.add("longest wait of a pod of a started job", seconds(func(r result) time.Duration { return r.longest }))
+	t.add("jobs with a pod that a kubelet refused", count(func(r result) int { return r.refused }))
+	t.add("CPU seconds of pods while others of their job had no node",
 		func(r result) string { return fmt.Sprintf("%.0f", r.inPart) })
-	row("queued jobs that fitted for more than a second", count(func(r result) int { return r.all.heldUp }))
-	row("  of these after Kueue had asked", count(func(r result) int { return r.asked.heldUp }))
-	row("longest time that a queued job fitted", seconds(func(r result) time.Duration { return r.all.longest }))
-	row("  after Kueue had asked", seconds(func(r result) time.Duration { return r.asked.longest }))
-	row("time in which a queued job fitted", seconds(func(r result) time.Duration { return r.all.any }))
-	row("  after Kueue had asked", seconds(func(r result) time.Duration { return r.asked.any }))
-	row("requests that Kueue made again, after its back-off", count(func(r result) int { return r.again }))
-	row("CPUs with a pod, on average", func(r result) string { return fmt.Sprintf("%.1f", r.busy) })
-	row("time for all jobs", seconds(func(r result) time.Duration { return r.took }))
-	return out.String()
+	t.add("queued jobs that fitted for more than a second", count(func(r result) int { return r.all.heldUp }))
+	t.add("  of these after Kueue had asked", count(func(r result) int { return r.asked.heldUp }))
+	t.add("longest time that a queued job fitted", seconds(func(r result) time.Duration { return r.all.longest }))
+	t.add("  after Kueue had asked", seconds(func(r result) time.Duration { return r.asked.longest }))
+	t.add("time in which a queued job fitted", seconds(func(r result) time.Duration { return r.all.any }))
+	t.add("  after Kueue had asked", seconds(func(r result) time.Duration { return r.asked.any }))
+	t.add("CPUs without a pod meanwhile, on average",
+		func(r result) string { return fmt.Sprintf("%.1f", r.all.idle/max(1e-9, r.all.any.Seconds())) })
+	t.add("requests that Kueue made again, after its back-off", count(func(r result) int { return r.again }))
+	t.add("CPUs with a pod, on average", func(r result) string { return fmt.Sprintf("%.1f", r.busy) })
+	t.add("time for all jobs", seconds(func(r result) time.Duration { return r.took }))
+	if slices.ContainsFunc(columns, func(c column) bool { return c.beside.came > 0 }) {
+		addCauses(t)
+	}
+	return t.String()
 }

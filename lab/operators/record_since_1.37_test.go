@@ -3,6 +3,7 @@
 package operators_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,8 +27,10 @@ type record struct {
 	mu                             sync.Mutex
 	jobs                           []*jobRecord // in the order of their creation
 	byName                         map[string]*jobRecord
-	asked, again, failed, expired  int             // requests
-	seenFailed, seenEnd, seenAsked map[string]bool // by name
+	asked, again, failed, expired  int               // requests
+	seenFailed, seenEnd, seenAsked map[string]bool   // by name
+	beside                         []*jobRecord      // the pods of a stream, each as a job of one pod
+	notes                          map[string]string // of the events PlacementRefused, by the UID of the pod
 }
 
 // jobRecord is what has happened to a job.
@@ -36,20 +39,24 @@ type jobRecord struct {
 	there, admitted, over bool
 	asked                 bool                  // there is a request
 	pods                  map[string]*podRecord // by UID
+	lost                  string                // the message of a request that has lost its room
+	again                 bool                  // there is another request
+	leaves                time.Time             // when a pod of a stream is deleted
 }
 
 // podRecord is what has happened to a pod, and when it was seen.
 type podRecord struct {
 	uid, node             string
-	waits, bound          time.Time // waits: the scheduler reported that it fits nowhere
+	came, waits, bound    time.Time // waits: the scheduler reported that it fits nowhere
 	runs, ended           time.Time
-	why                   string // it waits
+	why                   string // it waits, or was refused
+	lost                  string // as why, of an attempt for which the room was lost that was kept for it
 	refused, beingStopped bool
 }
 
 func newRecord(jobs []job) *record {
 	r := &record{byName: map[string]*jobRecord{}, seenFailed: map[string]bool{}, seenEnd: map[string]bool{},
-		seenAsked: map[string]bool{}}
+		seenAsked: map[string]bool{}, notes: map[string]string{}}
 	for _, j := range jobs {
 		x := &jobRecord{job: j, pods: map[string]*podRecord{}}
 		r.jobs, r.byName[j.name] = append(r.jobs, x), x
@@ -61,13 +68,14 @@ func newRecord(jobs []job) *record {
 func (w *world) follow(ctx context.Context, t *testing.T, r *record) {
 	t.Helper()
 	handle := func(do func(o any)) cache.ResourceEventHandlerFuncs {
-		return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }}
+		return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, o any) { do(o) }, DeleteFunc: r.gone}
 	}
 	f := informers.NewSharedInformerFactory(w.client, 0)
 	for _, x := range []struct {
 		informer cache.SharedInformer
 		do       func(any)
-	}{{f.Core().V1().Pods().Informer(), r.pod}, {f.Batch().V1().Jobs().Informer(), r.job}} {
+	}{{f.Core().V1().Pods().Informer(), r.pod}, {f.Batch().V1().Jobs().Informer(), r.job},
+		{f.Events().V1().Events().Informer(), r.event}} {
 		if _, err := x.informer.AddEventHandler(handle(x.do)); err != nil {
 			t.Fatal(err)
 		}
@@ -97,13 +105,13 @@ func (r *record) pod(o any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	j := r.byName[p.Labels["batch.kubernetes.io/job-name"]]
+	j := r.byName[cmp.Or(p.Labels["batch.kubernetes.io/job-name"], p.Name)]
 	if j == nil {
 		return
 	}
 	x := j.pods[string(p.UID)]
 	if x == nil {
-		x = &podRecord{uid: string(p.UID)}
+		x = &podRecord{uid: string(p.UID), came: time.Now()}
 		j.pods[x.uid] = x
 	}
 	now := func(at *time.Time) {
@@ -114,7 +122,9 @@ func (r *record) pod(o any) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
 			now(&x.waits)
-			x.why = c.Message
+			if x.why = c.Message; strings.Contains(c.Message, roomLost) {
+				x.lost = c.Message
+			}
 		}
 	}
 	if p.Spec.NodeName != "" {
@@ -125,7 +135,7 @@ func (r *record) pod(o any) {
 	case v1.PodRunning:
 		now(&x.runs)
 	case v1.PodFailed:
-		x.refused = true // no container of the lab fails
+		x.refused, x.why = true, p.Status.Reason+": "+p.Status.Message // no container of the lab fails
 		now(&x.ended)
 	case v1.PodSucceeded:
 		now(&x.ended)
@@ -161,9 +171,11 @@ func (r *record) request(o any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if j := r.byName[jobOf(x.Name)]; j != nil {
-		j.asked = true
+	j := r.byName[jobOf(x.Name)]
+	if j == nil {
+		return // of an earlier crowd
 	}
+	j.see(x)
 	count := func(n *int, seen map[string]bool) {
 		if !seen[x.Name] {
 			seen[x.Name] = true
@@ -174,6 +186,7 @@ func (r *record) request(o any) {
 		count(&r.asked, r.seenAsked)
 	} else {
 		count(&r.again, r.seenAsked)
+		j.again = true
 	}
 	for _, c := range x.Status.Conditions {
 		switch {
@@ -196,7 +209,7 @@ func jobOf(request string) string {
 func (r *record) due(now time.Time) (out []*podRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, j := range r.jobs {
+	for _, j := range slices.Concat(r.jobs, r.beside) {
 		for _, p := range j.pods {
 			if !p.beingStopped && !p.runs.IsZero() && p.ended.IsZero() && now.Sub(p.runs) >= j.runs {
 				p.beingStopped = true
