@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/topo"
@@ -93,9 +94,13 @@ func (e *Events) Rejected(m *topo.Machine, o state.Outcome) {
 		o.Node, o.Error, document.Text(m, o.Predicted))
 }
 
-// Crowded records an event on a pod that its kubelet refused, although there was room when the pod got its node, and
-// that the ledger did not expect to fit any more when it was refused.
+// Crowded records an event on a pod that its kubelet refused for want of room, although there was room when the pod
+// got its node, and that the ledger did not expect to fit any more when it was refused. It ignores other reasons to
+// refuse a pod, such as a taint.
 func (e *Events) Crowded(pod *v1.Pod, reason string) {
+	if !wantsRoom(reason) {
+		return
+	}
 	e.logger.Info("A node refused a pod that no longer fits", "pod", klog.KObj(pod), "node", pod.Spec.NodeName,
 		"reason", reason)
 	if e.recorder != nil {
@@ -103,6 +108,16 @@ func (e *Events) Crowded(pod *v1.Pod, reason string) {
 			fmt.Sprintf("node %s refused the pod (%s): it fitted when the node was chosen, and pods that another scheduler "+
 				"bound since, or that had not left yet, have its room", pod.Spec.NodeName, printable.Text(reason)), maxNote))
 	}
+}
+
+// wantsRoom reports whether a kubelet's reason to refuse a pod is that the node has too little left: for alignment, of
+// devices, or of an amount (OutOfcpu; generalFilter in pkg/kubelet/lifecycle/predicate.go, 1.34 to 1.37).
+func wantsRoom(reason string) bool {
+	switch place.RefusalReason(reason) {
+	case place.TopologyAffinityError, place.UnexpectedAdmissionError:
+		return true
+	}
+	return strings.HasPrefix(reason, "OutOf")
 }
 
 // Misaligned records an event on a pod that holds more NUMA nodes, or more distant ones, than it would on the empty

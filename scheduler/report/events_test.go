@@ -24,3 +24,21 @@ func TestPodsThatOthersOvertookHaveAnEvent(t *testing.T) {
 		t.Errorf("the event is %q, want %q and no other", got, want)
 	}
 }
+
+// A kubelet refuses pods for other reasons than room, too, and then no other pod is to blame.
+func TestPodsThatAreRefusedForOtherReasonsThanRoom(t *testing.T) {
+	recorder, e := events.NewFakeRecorder(8), NewEvents(klog.Background())
+	e.To(recorder)
+	p := kubetest.Bound(kubetest.CPUs("x", 4), "n1")
+	for _, reason := range []string{"NodeAffinity", "SysctlForbidden", "PodOSNotSupported", "SMTAlignmentError", ""} {
+		if e.Crowded(p, reason); len(recorder.Events) > 0 {
+			t.Errorf("%q: %s", reason, <-recorder.Events)
+		}
+	}
+	for _, reason := range []string{"TopologyAffinityError", "UnexpectedAdmissionError", "OutOfmemory", "OutOfpods"} {
+		if e.Crowded(p, reason); len(recorder.Events) != 1 {
+			t.Errorf("%q has %d events, want one", reason, len(recorder.Events))
+		}
+		<-recorder.Events
+	}
+}
