@@ -136,12 +136,16 @@ func (n *Node) landing(p *place.Pod, d place.Demand) topo.Mask {
 
 // HasLost reports whether the node has promised a request room, and does not keep its promises.
 func (n *Node) HasLost(request string) bool {
-	return slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request }) && !n.Keeps()
+	return n.hasPromised(request) && !n.Keeps()
+}
+
+func (n *Node) hasPromised(request string) bool {
+	return slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request })
 }
 
 // WithoutPromisesTo returns the node without what it has promised a request.
 func (n *Node) WithoutPromisesTo(request string) *Node {
-	if !slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request }) {
+	if !n.hasPromised(request) {
 		return n
 	}
 	out := *n

@@ -216,11 +216,7 @@ func TestDevicesOfABookingThatExpires(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	w := startGPUs(ctx, t)
-	template := &v1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: "brief"},
-		Template: v1.PodTemplateSpec{Spec: extended("x", "", 8).Spec}}
-	if _, err := w.client.CoreV1().PodTemplates("default").Create(ctx, template, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.template(ctx, t, "brief", extended("x", "", 8))
 	w.request(ctx, t, &provisioning.Request{ObjectMeta: metav1.ObjectMeta{Name: "brief", Namespace: "default"},
 		Spec: provisioning.Spec{ProvisioningClassName: apipod.Class, Parameters: map[string]string{"bookingSeconds": "20"},
 			PodSets: []provisioning.PodSet{{Count: 4, PodTemplateRef: provisioning.Reference{Name: "brief"}}}}})

@@ -33,11 +33,7 @@ func TestPodsAreHeldBackForARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.CoreV1().PodTemplates("default").Create(ctx, &v1.PodTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "large"}, Template: v1.PodTemplateSpec{Spec: pod("large", "", 14).Spec}},
-		metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.world.template(ctx, t, "large", pod("large", "", 14))
 	for _, x := range []struct{ name, seconds string }{{"deleted", "600"}, {"expires", "15"}} {
 		s.request(ctx, t, &provisioning.Request{ObjectMeta: metav1.ObjectMeta{Name: x.name, Namespace: "default"},
 			Spec: provisioning.Spec{ProvisioningClassName: apipod.Class, PodSets: []provisioning.PodSet{{Count: 4,
@@ -98,17 +94,18 @@ func TestARequestWaitsForAPodThatHasItsTurnFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.client.CoreV1().PodTemplates("default").Create(ctx, &v1.PodTemplate{
-		ObjectMeta: metav1.ObjectMeta{Name: "small"}, Template: v1.PodTemplateSpec{Spec: pod("small", "", 2).Spec}},
-		metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.world.template(ctx, t, "small", pod("small", "", 2))
 	r := &provisioning.Request{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: "default"},
 		Spec: provisioning.Spec{ProvisioningClassName: apipod.Class, PodSets: []provisioning.PodSet{{Count: 1,
 			PodTemplateRef: provisioning.Reference{Name: "small"}}}, Parameters: map[string]string{
 			provisioning.PodsOf: "set", provisioning.HoldSeconds: "600"}}}
-	if err := provisioning.SetFirst(r.Spec.Parameters, []provisioning.First{{UID: waits.UID,
-		NamespacedName: types.NamespacedName{Namespace: "default", Name: "goal"}}}); err != nil {
+	first := []provisioning.First{{UID: waits.UID,
+		NamespacedName: types.NamespacedName{Namespace: "default", Name: "goal"}}}
+	for range provisioning.MaxFirst - 1 { // as many as are possible, with the longest names: the API server takes them
+		first = append(first, provisioning.First{UID: "gone", NamespacedName: types.NamespacedName{Namespace: "default",
+			Name: strings.Repeat("n", 255-len("default//gone"))}})
+	}
+	if err := provisioning.SetFirst(r.Spec.Parameters, first); err != nil {
 		t.Fatal(err)
 	}
 	s.request(ctx, t, r)

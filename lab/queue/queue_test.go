@@ -128,16 +128,22 @@ func (w *world) ask(ctx context.Context, t *testing.T, name string, count int, p
 		Spec: provisioning.Spec{ProvisioningClassName: apipod.Class,
 			Parameters: map[string]string{"bookingSeconds": "3600"}}}
 	for i, p := range pods {
-		template := &v1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, i)},
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: p.Annotations}, Spec: p.Spec}}
-		_, err := w.client.CoreV1().PodTemplates("default").Create(ctx, template, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := fmt.Sprintf("%s-%d", name, i)
+		w.template(ctx, t, of, p)
 		r.Spec.PodSets = append(r.Spec.PodSets, provisioning.PodSet{Count: int32(count),
-			PodTemplateRef: provisioning.Reference{Name: template.Name}})
+			PodTemplateRef: provisioning.Reference{Name: of}})
 	}
 	w.request(ctx, t, r)
+}
+
+// template makes a PodTemplate for pods like the given one.
+func (w *world) template(ctx context.Context, t *testing.T, name string, p *v1.Pod) {
+	t.Helper()
+	x := &v1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: p.Annotations}, Spec: p.Spec}}
+	if _, err := w.client.CoreV1().PodTemplates("default").Create(ctx, x, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (w *world) request(ctx context.Context, t *testing.T, r *provisioning.Request) {

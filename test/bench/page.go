@@ -114,9 +114,9 @@ func (p *page) writePasses(b *strings.Builder) {
 	b.WriteString(`### Clusters
 
 Where does a pod fit, in a cluster of equal nodes of 8 NUMA nodes from empty to full? *First* asks the
-index of the ledger (` + "`ledger.Index`" + `) about a kind of pod for the first time. The next columns ask again, after no node,
-one node, or one node in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `. All are multiples of one plain loop over all
-nodes.
+index of the ledger (` + "`ledger.Index`" + `) about a kind of pod for the first time. The next columns ask again,
+after no node, one node, or one node in a hundred has changed. *Every node* asks each with ` + "`Node.Fits`" + `.
+All are multiples of one plain loop over all nodes.
 
 | nodes | every node | first | nothing changed | one changed | 1 % changed | plain loop | per node |
 |---:|---:|---:|---:|---:|---:|---:|---:|

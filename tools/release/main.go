@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 // options are the options that all commands share.
 type options struct {
 	source    image.Source // its Version ends with the release of Kubernetes, if that is not the one of go.mod
-	tagged    bool // the commit has the tag of the version
+	tagged    bool         // the commit has the tag of the version
 	registry  string
 	out       string // folder
 	format    string // "json", or empty for a table

@@ -72,11 +72,13 @@ func (s Source) Compile(ctx context.Context, p Program, platform v1.Platform, pa
 		workspace = "off"
 	}
 	if s.Kubernetes != "" && p.Name == Scheduler {
-		more, modules, err := s.release(ctx)
+		dir := filepath.Join(s.Root, "tools", "kubernetes")
+		more, err := exec.CommandContext(ctx, filepath.Join(dir, "tags"), s.Kubernetes).Output()
 		if err != nil {
-			return err
+			return fmt.Errorf("find the build tags of Kubernetes %s: %w", s.Kubernetes, err)
 		}
-		tags, workspace, args = tags+","+more, "off", append(args, "-modfile", modules)
+		tags, workspace = tags+","+string(bytes.TrimSpace(more)), "off"
+		args = append(args, "-modfile", filepath.Join(dir, s.Kubernetes+".mod"))
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-tags", tags, "./cmd/"+p.Name)...)
 	cmd.Dir = filepath.Join(s.Root, p.Module)
@@ -86,21 +88,6 @@ func (s Source) Compile(ctx context.Context, p Program, platform v1.Platform, pa
 		return fmt.Errorf("build %s for %s: %w\n%s", p.Name, platform, err, tail(out))
 	}
 	return nil
-}
-
-// release returns the build tags and the file of modules with which the scheduler is built for an older API server.
-func (s Source) release(ctx context.Context) (tags, modules string, err error) {
-	dir := filepath.Join(s.Root, "tools", "kubernetes")
-	modules = filepath.Join(dir, s.Kubernetes+".mod")
-	if _, err := os.Stat(modules); err != nil {
-		return "", "", fmt.Errorf("build for Kubernetes %s: %w (there is a file for each release that can be built)",
-			s.Kubernetes, err)
-	}
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "tags"), s.Kubernetes).Output()
-	if err != nil {
-		return "", "", fmt.Errorf("find the build tags of Kubernetes %s: %w", s.Kubernetes, err)
-	}
-	return string(bytes.TrimSpace(out)), modules, nil
 }
 
 // versionFlags returns the linker's flags that set a program's version.
