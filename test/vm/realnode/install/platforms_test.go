@@ -63,15 +63,17 @@ func (w *world) platforms(ctx context.Context, t *testing.T, before map[string]b
 	w.takesImages(ctx, t)
 	w.ownedByHelm(ctx, t)
 
+	// Changes fields that kubectl had applied, as the next version does.
 	w.must(ctx, t, "helm upgrade tenon dist/tenon-*.tgz --namespace tenon-system --reset-then-reuse-values --set "+
-		"openshift.enabled=true,console.enabled=true,volcano.enabled=true,monitoring.podMonitor=true,monitoring.alerts=true,"+
-		"monitoring.dashboard=true,crds.nodeResourceTopology=true")
+		"image.tag="+newer+",agent.logLevel=1,openshift.enabled=true,console.enabled=true,volcano.enabled=true,"+
+		"monitoring.podMonitor=true,monitoring.alerts=true,monitoring.dashboard=true,crds.nodeResourceTopology=true")
 	w.readsMetrics(ctx, t, "tenon-agent-metrics-reader", "tenon-system/tenon-scheduler-metrics-reader")
 	w.constrained(ctx, t)
 
 	w.must(ctx, t, "helm uninstall tenon --namespace tenon-system --wait --timeout 10m")
 	w.must(ctx, t, "kubectl apply -k dist")
 	w.play(ctx, t, installPage, "### From kubectl to an older Helm")
+	// This Helm is a newer one, for which kubectl owns the fields.
 	w.must(ctx, t, "helm install tenon dist/tenon-*.tgz --namespace tenon-system --force-conflicts")
 	w.takesImages(ctx, t)
 	w.must(ctx, t, "helm uninstall tenon --namespace tenon-system --wait --timeout 10m")
