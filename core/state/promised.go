@@ -139,6 +139,18 @@ func (n *Node) HasLost(request string) bool {
 	return n.hasPromised(request) && !n.Keeps()
 }
 
+// MayHaveLost reports whether the node has promised a request room, keeps its promises in all states that are known,
+// and would refuse a pod until its next report all the same.
+func (n *Node) MayHaveLost(request string, p *place.Pod) bool {
+	return n.hasPromised(request) && n.Keeps() && n.awaits(p)
+}
+
+// awaits reports whether the node's next report may change its answer to a pod, whatever room there is.
+func (n *Node) awaits(p *place.Pod) bool {
+	_, refused := n.Refused[p.Shape()]
+	return refused || n.Crowds(p) || n.Doubtful() != ""
+}
+
 func (n *Node) hasPromised(request string) bool {
 	return slices.ContainsFunc(n.Promised, func(x Promised) bool { return x.For == request })
 }

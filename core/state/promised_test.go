@@ -74,3 +74,37 @@ func TestPromisesAreKeptInEveryOrder(t *testing.T) {
 		t.Errorf("%d kept, %d not, %d pods taken, %d refused: the test shows too little", kept, broken, taken, refused)
 	}
 }
+
+// A node that keeps its promises in all states that are known may have lost the room all the same, until it reports.
+func TestANodeMayHaveLostWhatItPromised(t *testing.T) {
+	m, err := topo.ParseMachine("numa 0 socket 0 cpus 0-7 memory 32Gi\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := place.Rules{Topology: place.TopologyRules{Policy: place.SingleNUMA}, CPU: place.CPURules{Static: true}}
+	own := cpus(4)
+	for _, c := range []struct {
+		name            string
+		request         string
+		promised        int64
+		unsettled       bool
+		refused         *place.Pod
+		lost, mayBeLost bool
+	}{
+		{"keeps", "r", 4, false, nil, false, false},
+		{"unsettled", "r", 4, true, nil, false, true},
+		{"refused such a pod", "r", 4, false, own, false, true},
+		{"refused another pod", "r", 4, false, cpus(5), false, false},
+		{"lost", "r", 9, true, nil, true, false},
+		{"of another request", "q", 4, true, nil, false, false},
+	} {
+		n := &Node{Name: "n", Machine: m, Rules: rules, Usage: place.NewUsage(m, rules), Unsettled: c.unsettled,
+			Promised: []Promised{{ID: PodID{UID: "x"}, For: "r", Pod: cpus(c.promised)}}}
+		if c.refused != nil {
+			n.Refused = map[string]place.RefusalReason{c.refused.Shape(): place.TopologyAffinityError}
+		}
+		if lost, may := n.HasLost(c.request), n.MayHaveLost(c.request, own); lost != c.lost || may != c.mayBeLost {
+			t.Errorf("%s: lost %t, may have lost %t; want %t, %t", c.name, lost, may, c.lost, c.mayBeLost)
+		}
+	}
+}

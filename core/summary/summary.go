@@ -94,8 +94,9 @@ type Facts struct {
 	NotJudged int
 	// Partial: the reader may not read all of the cluster, so that nodes may be missing.
 	Partial bool
-	// Lost are the nodes that have lost room that they kept for the pod, ascending.
-	Lost []string
+	// Lost are the nodes that have lost room that they kept for the pod. Unsure are those that keep room for it and whose
+	// next report will show whether it is still there. Both are ascending.
+	Lost, Unsure []string
 	// Said is the sentence in the message of the scheduler, see [Cut]; it stands for the nodes that may not be read.
 	Said string
 	// Message is the whole message of a scheduler that has refused the pod.
@@ -129,7 +130,7 @@ func Of(f *Facts) Summary {
 	}
 	s := f.ofNodes()
 	if s.Kind != Fits {
-		s.Text += f.lost()
+		s.Text += f.rooms()
 	}
 	if f.State == Refused && s.Kind == Fits && len(f.Unjudged) > 0 && f.Message != "" {
 		// What this sentence leaves out may be why: the scheduler judges all requirements of the pod.
@@ -144,20 +145,26 @@ func Of(f *Facts) Summary {
 	return s
 }
 
-// lost names the nodes that have lost room that they kept for the pod; "" if there are none.
-func (f *Facts) lost() string {
-	names := f.Lost[:min(len(f.Lost), maxNames)]
+// rooms names the nodes that have lost room that they kept for the pod, or may have; "" if there are none.
+func (f *Facts) rooms() string {
+	return about(f.Lost, "has lost", "have lost", "the room that was kept for it") +
+		about(f.Unsure, "has", "have", "not reported yet whether the room that is kept for it is still there")
+}
+
+// about is a part of a sentence about nodes, with the verb for one and for several; "" if there are none.
+func about(nodes []string, one, several, rest string) string {
+	names := nodes[:min(len(nodes), maxNames)]
 	list := strings.Join(names, ", ")
-	if more := len(f.Lost) - len(names); more > 0 {
+	if more := len(nodes) - len(names); more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	switch len(f.Lost) {
+	switch len(nodes) {
 	case 0:
 		return ""
 	case 1:
-		return "; node " + list + " has lost the room that was kept for it"
+		return "; node " + list + " " + one + " " + rest
 	}
-	return "; nodes " + list + " have lost the room that was kept for it"
+	return "; nodes " + list + " " + several + " " + rest
 }
 
 // unseen is the sentence for a pod whose scheduler has left no trace.

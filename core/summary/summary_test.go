@@ -49,6 +49,9 @@ func TestSentences(t *testing.T) {
 			lacks + "; node b has lost the room that was kept for it"},
 		{Facts{Nodes: []Node{short("a", 30)}, Lost: []string{"a", "b", "c", "d", "e"}}, NotNow,
 			lacks + "; nodes a, b, c and 2 more have lost the room that was kept for it"},
+		{Facts{Nodes: []Node{short("a", 30)}, Lost: []string{"b"}, Unsure: []string{"c", "d"}}, NotNow,
+			lacks + "; node b has lost the room that was kept for it; nodes c, d have not reported yet whether the room " +
+				"that is kept for it is still there"},
 		{Facts{Nodes: []Node{fit("a")}, Lost: []string{"b"}}, Fits, "Fits now on 1 of 1 node"},
 		{Facts{State: Gated, Gates: []string{"x.io/a", "x.io/b"}}, NotTried,
 			"Not yet tried: it waits for gates x.io/a, x.io/b"},

@@ -26,11 +26,16 @@ func (e *explanation) summary() summary.Summary {
 		NotJudged: e.notJudged(), Partial: e.partial != ""}
 	for _, v := range e.verdicts {
 		f.Nodes = append(f.Nodes, judgedNode(v.name, v.node, v.judged))
-		if v.node != nil && v.node.HasLost(e.pod.Request) {
+		switch {
+		case v.node == nil:
+		case v.node.HasLost(e.pod.Request):
 			f.Lost = append(f.Lost, v.name)
+		case v.node.MayHaveLost(e.pod.Request, e.pod.Pod):
+			f.Unsure = append(f.Unsure, v.name)
 		}
 	}
 	slices.Sort(f.Lost)
+	slices.Sort(f.Unsure)
 	if s := e.pod.Scheduling; s != nil && e.pod.Node == "" {
 		f.State, f.Scheduler, f.Seen, f.Gates, f.Node = summary.State(s.State), s.Scheduler, s.Seen, s.Gates, s.Node
 		f.Lease, f.Remedy, f.Said = s.Lease != "", s.Remedy(), summary.Cut(s.Message)

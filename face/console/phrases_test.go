@@ -205,8 +205,8 @@ func situations() (out []summary.Facts) {
 		}
 	}
 	for n := range 5 {
-		out = append(out, summary.Facts{Nodes: []summary.Node{one("node-a", short)},
-			Lost: []string{"node-a", "node-b", "node-x", "node-a"}[:n]})
+		nodes, rooms := []summary.Node{one("node-a", short)}, []string{"node-a", "node-b", "node-x", "node-a"}[:n]
+		out = append(out, summary.Facts{Nodes: nodes, Lost: rooms}, summary.Facts{Nodes: nodes, Unsure: rooms})
 	}
 	estimated, inexact := one("node-a"), one("node-a", small)
 	estimated.Estimated, inexact.Inexact = true, true

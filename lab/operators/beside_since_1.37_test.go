@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +202,7 @@ func (r *record) besides() (out besides) {
 // The explanations that the product gives for a pod of an admitted job that waited or was refused.
 const (
 	byCondition = "the pod's condition: the room kept for it is lost"
+	byDoubt     = "the pod's condition: the room kept for it may be lost"
 	byRequest   = "the request's condition BookingExpired: RoomLost"
 	byAnother   = "another request"
 	byEvent     = "the event PlacementRefused of a refused pod"
@@ -208,8 +210,12 @@ const (
 	byNothing   = "nothing"
 )
 
-// roomLost is in the condition of a pod for which a node has kept room and has lost it.
-const roomLost = "has lost the room that was kept for"
+// roomLost is in the condition of a pod for which a node has kept room and has lost it, and roomUnsure in that of a pod
+// whose node has not reported since it got a pod that may have taken the room.
+const (
+	roomLost   = "has lost the room that was kept for"
+	roomUnsure = "not reported yet whether the room that is kept"
+)
 
 // causes returns the product's explanations for the pods of a job that waited or were refused, each once, and logs
 // them. It must be called with the lock.
@@ -241,8 +247,10 @@ func (r *record) cause(j *jobRecord, p *podRecord) (cause, text string) {
 	switch {
 	case p.refused:
 		return byNothing, p.why
-	case p.lost != "":
+	case strings.Contains(p.lost, roomLost):
 		return byCondition, p.lost
+	case p.lost != "":
+		return byDoubt, p.lost
 	case j.lost != "":
 		return byRequest, j.lost
 	}
@@ -260,7 +268,7 @@ func (r *record) cause(j *jobRecord, p *podRecord) (cause, text string) {
 // addCauses adds rows about the jobs that waited or were refused, and about the pods beside them.
 func addCauses(t *rows) {
 	t.add("jobs that waited or were refused, explained by", func(result) string { return "" })
-	for _, cause := range []string{byCondition, byRequest, byEvent, byRefused, byAnother, byNothing} {
+	for _, cause := range []string{byCondition, byDoubt, byRequest, byEvent, byRefused, byAnother, byNothing} {
 		t.add("  "+cause, count(func(r result) int { return r.causes[cause] }))
 	}
 	t.add("longest time from an admitted pod's creation to its binding",

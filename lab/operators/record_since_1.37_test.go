@@ -122,7 +122,9 @@ func (r *record) pod(o any) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
 			now(&x.waits)
-			if x.why = c.Message; strings.Contains(c.Message, roomLost) {
+			x.why = c.Message
+			lost, known := strings.Contains(c.Message, roomLost), strings.Contains(x.lost, roomLost)
+			if lost || !known && strings.Contains(c.Message, roomUnsure) {
 				x.lost = c.Message
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -137,5 +138,36 @@ func TestNominatedPodsKeepTheirRoomWhileTheyAreTried(t *testing.T) {
 		if err != nil || len(full) != c.full {
 			t.Errorf("beside pod %s, which is nominated, full are %v (%v), want %d nodes", c.pod.Name, full, err, c.full)
 		}
+	}
+}
+
+// The message of a pod names the node that keeps room for it, and has refused a pod like it since its last report.
+func TestANodeMayHaveLostTheRoomOfAPod(t *testing.T) {
+	own := cpus("own", 4)
+	own.Annotations = map[string]string{apipod.ConsumeAnnotation: "r", apipod.ClassAnnotation: apipod.Class}
+	p := newPlugin(t, refuse)
+	p.promises = p.newKeeper()
+	p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+	p.amounts = inMemory(t, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{
+		Allocatable: podOf("", "cpu=32 memory=64Gi").Spec.Containers[0].Resources.Requests}})
+	s, status := translate(own)
+	if status != nil {
+		t.Fatal(status.Message())
+	}
+	x := promise.Place{Node: "n", Pod: promise.Pod{Pod: s.pod, Demand: s.demand}}
+	full, err := p.promises.Keep(promise.Request{Name: own.Namespace + "/r"}, []promise.Place{x})
+	if err != nil || len(full) > 0 {
+		t.Fatalf("the place is not kept: full are %v (%v)", full, err)
+	}
+	for _, want := range [][]string{nil, {"n"}} {
+		s.snap = p.Book.Snapshot()
+		if lost, unsure := p.roomsOf(own, s); len(lost) > 0 || !slices.Equal(unsure, want) {
+			t.Errorf("nodes %v have lost the room and %v may have, want none and %v", lost, unsure, want)
+		}
+		foreign := bind(cpus("foreign", 4), "n")
+		p.Feed.Pod(foreign)
+		foreign = foreign.DeepCopy()
+		foreign.Status.Phase, foreign.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
+		p.Feed.Pod(foreign)
 	}
 }

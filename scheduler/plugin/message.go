@@ -237,7 +237,7 @@ func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
 	f = &facts{p: p, pod: pod, never: map[*place.Usage][]place.Reason{}, hidden: map[*place.Usage]int{},
 		pods: map[string][]fwk.PodInfo{}, affinity: kube.RequiredAffinity(pod),
 		plain: pod.Spec.Affinity == nil && len(pod.Spec.NodeSelector) == 0,
-		out:   summary.Facts{Namespace: pod.Namespace, Lost: p.lostFor(pod)}, later: map[string][]string{}}
+		out:   summary.Facts{Namespace: pod.Namespace}, later: map[string][]string{}}
 	if cs := p.cycleOf(string(pod.UID)); cs != nil {
 		f.order, f.skips = p.filters(), cs.GetSkipFilterPlugins()
 	}
@@ -251,6 +251,7 @@ func (p *Plugin) newFacts(pod *v1.Pod) (f *facts, ok bool) {
 		s.snap = p.Book.Snapshot()
 		f.s = s
 	}
+	f.out.Lost, f.out.Unsure = p.roomsOf(pod, f.s)
 	needs, _ := kube.Needs(pod) // NodeResourcesFit has accepted or refused the amounts already
 	f.want = whatif.Want{Pod: f.s.pod, Demand: f.s.demand, Needs: needs}
 	return f, true

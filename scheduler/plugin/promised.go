@@ -348,14 +348,20 @@ func (p *Plugin) afterFailure(cs fwk.CycleState, pod *v1.Pod) (again bool) {
 	return false
 }
 
-// lostFor returns the nodes that have lost room that they keep, a place of the pod's among it, ascending.
-func (p *Plugin) lostFor(pod *v1.Pod) (out []string) {
-	for _, node := range p.promises.Nodes(p.requestOf(pod)) {
-		if p.promises.Short(node) {
-			out = append(out, node)
+// roomsOf returns the nodes that have lost room that they keep, a place of the pod's among it, and the nodes that may
+// have lost it, both ascending.
+func (p *Plugin) roomsOf(pod *v1.Pod, s *podState) (lost, unsure []string) {
+	request := p.requestOf(pod)
+	for _, node := range p.promises.Nodes(request) {
+		n := s.snap.Node(node)
+		switch {
+		case p.promises.Short(node):
+			lost = append(lost, node)
+		case n != nil && n.MayHaveLost(request, s.pod):
+			unsure = append(unsure, node)
 		}
 	}
-	return out
+	return lost, unsure
 }
 
 // holds returns the request until whose room the pod is held back, or "". A pod for which room is kept is not held
