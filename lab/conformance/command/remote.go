@@ -19,6 +19,7 @@ import (
 // remoteFlags are the flags of a run on a running cluster.
 type remoteFlags struct {
 	kubeconfig, selector, namespace, numa, image string
+	tolerate                                     []string
 	shared                                       bool
 }
 
@@ -26,6 +27,8 @@ func (r *remoteFlags) add(s *pflag.FlagSet) {
 	s.StringVar(&r.kubeconfig, "kubeconfig", "",
 		"kubeconfig file of a running cluster; grades its scheduler on its own nodes, up to level live")
 	s.StringVar(&r.selector, "node-selector", "", "with --kubeconfig: label selector of the nodes that may be used")
+	s.StringSliceVar(&r.tolerate, "tolerate", nil,
+		"with --kubeconfig: taint that nodes may have, as KEY[=VALUE][:EFFECT]; may be given several times")
 	s.StringVar(&r.namespace, "namespace", remote.DefaultNamespace,
 		"with --kubeconfig: namespace of the pods, which is created if it is missing")
 	s.StringVar(&r.numa, "numa", "",
@@ -78,8 +81,8 @@ func (f *flags) runRemote(cmd *cobra.Command) error {
 	began := time.Now()
 	say := func(line string) { fmt.Fprintf(cmd.ErrOrStderr(), "%6.1fs  %s\n", time.Since(began).Seconds(), line) }
 	found, err := remote.Run(cmd.Context(), cases, remote.Options{Config: config, SchedulerName: f.schedulerName,
-		Selector: f.remote.selector, Namespace: f.remote.namespace, NUMA: f.remote.numa, Shared: f.remote.shared,
-		Image: f.remote.image, Settle: f.settle, Pause: f.pause, Progress: say,
+		Selector: f.remote.selector, Tolerate: f.remote.tolerate, Namespace: f.remote.namespace, NUMA: f.remote.numa,
+		Shared: f.remote.shared, Image: f.remote.image, Settle: f.settle, Pause: f.pause, Progress: say,
 		Done: func(r *conformance.Result) { say(line(r)) }})
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (c *cluster) choose(ctx context.Context, most int) error {
 			break
 		}
 		n := &all.Items[i]
-		why := unusable(n)
+		why := unusable(n, c.tolerations)
 		if why == "" {
 			why, err = c.add(ctx, n)
 		}
@@ -54,19 +54,17 @@ func (c *cluster) choose(ctx context.Context, most int) error {
 // maxReasons bounds how many nodes an error names.
 const maxReasons = 5
 
-// unusable returns why no pod without tolerations can run on a node, or "".
-func unusable(n *v1.Node) string {
-	tainted := slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool {
-		return t.Effect != v1.TaintEffectPreferNoSchedule
-	})
+// unusable returns why no pod with some tolerations can run on a node, or "".
+func unusable(n *v1.Node, list []v1.Toleration) string {
+	taint := keptOff(n, list)
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
 	})
 	switch {
 	case n.Spec.Unschedulable:
 		return "is cordoned"
-	case tainted:
-		return "has a taint"
+	case taint != nil:
+		return "has the taint " + taint.ToString()
 	case !ready:
 		return "is not ready"
 	}

@@ -42,6 +42,8 @@ type Options struct {
 	SchedulerName string
 	// Selector selects the nodes that may be used.
 	Selector string
+	// Tolerate has the taints that nodes may have, each as KEY[=VALUE][:EFFECT].
+	Tolerate []string
 	// Namespace is created if it is missing, and then also deleted.
 	Namespace string
 	// NUMA declares the NUMA nodes of all selected nodes, such as "2x32" for two of 32 CPUs each. If it is empty, each
@@ -84,14 +86,16 @@ const (
 // cluster is a running cluster.
 type cluster struct {
 	Options
-	client  kubernetes.Interface
-	run     string // the value of Label
-	nodes   []string
-	room    room
-	amounts map[string]int
-	pods    *workload.Watch
-	created bool // the namespace
-	probes  int
+	client kubernetes.Interface
+	run    string // the value of Label
+	nodes  []string
+	// tolerations are of all pods.
+	tolerations []v1.Toleration
+	room        room
+	amounts     map[string]int
+	pods        *workload.Watch
+	created     bool // the namespace
+	probes      int
 }
 
 // Run plays cases one after the other. Nothing that it created is left when it returns, unless the error names it.
@@ -101,6 +105,9 @@ func Run(ctx context.Context, cases []*Case, o Options) (found *Found, err error
 		if _, _, err := declare(o.NUMA); err != nil {
 			return nil, fmt.Errorf("declared NUMA nodes: %w", err)
 		}
+	}
+	if c.tolerations, err = tolerations(o.Tolerate); err != nil {
+		return nil, err
 	}
 	if c.client, err = kubernetes.NewForConfig(o.Config); err != nil {
 		return nil, fmt.Errorf("connect to cluster: %w", err)
@@ -227,7 +234,7 @@ func (c *cluster) makeNamespace(ctx context.Context) error {
 
 // create creates a pod that may run on some nodes.
 func (c *cluster) create(ctx context.Context, p *v1.Pod, nodes ...string) error {
-	p.Namespace, p.Labels = c.Namespace, map[string]string{Label: c.run}
+	p.Namespace, p.Labels, p.Spec.Tolerations = c.Namespace, map[string]string{Label: c.run}, c.tolerations
 	if p.Spec.NodeName == "" {
 		p.Spec.SchedulerName = c.SchedulerName
 	} else {

@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -44,6 +45,9 @@ reservedSystemCPUs: "0,32"
 topologyManagerPolicy: single-numa-node
 `
 
+// pool is the key of a taint of node two.
+const pool = "tenon.test/pool"
+
 // world is a lab cluster of two nodes, which the package takes for a cluster with hardware.
 type world struct {
 	lab     *lab.Cluster
@@ -73,6 +77,12 @@ func start(t *testing.T) *world {
 	if w.client, err = kubernetes.NewForConfig(w.lab.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
+	taint := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"numa","effect":"NoSchedule"}]}}`, pool)
+	_, err = w.client.CoreV1().Nodes().Patch(t.Context(), "two", types.MergePatchType, []byte(taint),
+		metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.dir = filepath.Join(w.lab.Dir, "j")
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -97,7 +107,7 @@ func (w *world) grader() *rest.Config {
 // options returns the options of a run that compares every verdict with the managers of the lab's kubelets.
 func (w *world) options(t *testing.T) remote.Options {
 	return remote.Options{Config: w.grader(), SchedulerName: v1.DefaultSchedulerName, Namespace: remote.DefaultNamespace,
-		Image: "lab.invalid/app:1", Settle: time.Second, Pause: 500 * time.Millisecond,
+		Tolerate: []string{pool + "=numa"}, Image: "lab.invalid/app:1", Settle: time.Second, Pause: 500 * time.Millisecond,
 		Progress: func(line string) { t.Log(line) },
 		Done: func(r *conformance.Result) {
 			t.Log(r.Case.Name, r.Err, r.Findings)
@@ -308,8 +318,10 @@ func (w *world) refusesNodes(t *testing.T, cases []*remote.Case) {
 		want   string
 	}{
 		"pods of others": {func(*remote.Options) {}, "runs pod default/held-0, which may have exclusive CPUs"},
-		"no such node":   {func(o *remote.Options) { o.Selector = "no=such" }, "none of 0 nodes"},
-		"a wrong NUMA":   {func(o *remote.Options) { o.NUMA = "two" }, `"two" is not`},
+		"no toleration": {func(o *remote.Options) { o.Tolerate = nil },
+			"two has the taint " + pool + "=numa:NoSchedule"},
+		"no such node": {func(o *remote.Options) { o.Selector = "no=such" }, "none of 0 nodes"},
+		"a wrong NUMA": {func(o *remote.Options) { o.NUMA = "two" }, `"two" is not`},
 	} {
 		o := w.options(t)
 		o.Config, o.Namespace = w.lab.RESTConfig(), "never"
