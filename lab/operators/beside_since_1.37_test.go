@@ -213,7 +213,7 @@ const (
 // roomLost is in the condition of a pod for which a node has kept room and has lost it, and roomUnsure in that of a pod
 // whose node has not reported since it got a pod that may have taken the room.
 const (
-	roomLost   = "has lost the room that was kept for"
+	roomLost   = " lost the room that was kept for"
 	roomUnsure = "not reported yet whether the room that is kept"
 )
 
