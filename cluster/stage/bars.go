@@ -37,11 +37,7 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 		return nil, nil
 	}
 	m := s.storage.mounts(p)
-	w := wishes{Node: p.Spec.NodeName, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
-		Ports: hostPorts(&p.Spec)}
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		w.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
+	w := wishesOf(p)
 	if len(w.Ports) > 0 {
 		w.Self = string(p.UID) // a pod's own ports do not exclude it
 	}
@@ -72,6 +68,28 @@ func (s *Stage) barred(p *v1.Pod) (*whatif.Bars, error) {
 		s.bars[string(text)] = b
 	}
 	return b, nil
+}
+
+// wishesOf returns the wishes of a pod, without Self.
+func wishesOf(p *v1.Pod) wishes {
+	w := wishes{Node: p.Spec.NodeName, Selector: p.Spec.NodeSelector, Tolerations: p.Spec.Tolerations,
+		Ports: hostPorts(&p.Spec)}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		w.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return w
+}
+
+// Template returns a text that is the same for pods that wait and have the same selectors, node affinity, tolerations
+// and host ports.
+func Template(p *v1.Pod) (string, error) {
+	w := wishesOf(p)
+	w.Node = ""
+	text, err := json.Marshal(w)
+	if err != nil {
+		return "", fmt.Errorf("read where the pod may go: %w", err)
+	}
+	return string(text), nil
 }
 
 // filters are a pod's requirements of a node apart from amounts, NUMA nodes, volumes and other pods.

@@ -131,9 +131,12 @@ func (c *Live) PodsOf(ctx context.Context, kind, namespace, name string) ([]Pod,
 	if err := readable(v.Seen, namespace); err != nil {
 		return nil, err
 	}
-	out, _ := newPods(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
+	out, _, err := newPodsOf(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
 		return group.Of(&p.Pod().Spec) != name
 	}))
+	if err != nil {
+		return nil, err
+	}
 	if len(out) == 0 {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}, name)
 	}

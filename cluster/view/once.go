@@ -173,7 +173,10 @@ func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error
 func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
 	o.reader.Within(namespace)
 	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
-	out, o.omitted = newPods(kube.StoreAll(pods))
+	if err != nil {
+		return nil, err
+	}
+	out, o.omitted, err = newPodsOf(kube.StoreAll(pods))
 	return out, err
 }
 

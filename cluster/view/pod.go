@@ -36,6 +36,8 @@ type Pod struct {
 	Claimed bool
 	// Devices are what its claims ask for, as far as they are judged.
 	Devices whatif.Devices
+	// Template is equal for pods with the same selectors, node affinity, tolerations and host ports. Only PodsOf sets it.
+	Template string
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil for a pod with a node, and if it was not read.
@@ -69,6 +71,21 @@ func newPod(pod *v1.Pod) (Pod, error) {
 	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
 		Request: podapi.Request(pod)}, err
+}
+
+// newPodsOf is newPods for the pods of a workload.
+func newPodsOf(pods []kube.Stored) (out []Pod, omitted string, err error) {
+	templates := map[string]string{}
+	for p := range kube.EachPod(pods) {
+		if templates[string(p.UID)], err = stage.Template(p); err != nil {
+			return nil, "", err
+		}
+	}
+	out, omitted = newPods(pods)
+	for i := range out {
+		out[i].Template = templates[out[i].ID.UID]
+	}
+	return out, omitted, nil
 }
 
 // newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.

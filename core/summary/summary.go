@@ -145,6 +145,17 @@ func Of(f *Facts) Summary {
 	return s
 }
 
+// Afterwards returns the sentence for a pod whose chosen node refused it before it was bound, without an answer of the
+// other nodes. lost and unsure are as in Facts; without them there is no sentence.
+func Afterwards(lost, unsure []string) Summary {
+	f := Facts{Lost: lost, Unsure: unsure}
+	text := f.rooms()
+	if text == "" {
+		return Summary{}
+	}
+	return Summary{Kind: NotNow, Text: "Not now: the node that was chosen refused it afterwards" + text}
+}
+
 // rooms names the nodes that have lost room that they kept for the pod, or may have; "" if there are none.
 func (f *Facts) rooms() string {
 	return about(f.Lost, "has lost", "have lost", "the room that was kept for it") +

@@ -18,14 +18,20 @@ import (
 
 // This file finds out whether the waiting pods of a workload fit at the same time. Each of them may fit alone, and
 // all of them together may not: then the workload cannot start as a whole. Judged are NUMA nodes, amounts, and what
-// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity, and
-// not the devices of their claims.
+// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity.
+// Where pods have claims, the cluster judges them with their devices, if it can.
+
+// gatherer is a [Cluster] that also judges pods together with the devices of their claims.
+type gatherer interface {
+	// Together places pods that wait at the same time: least of them, or as many as it finds.
+	Together(ctx context.Context, pods []state.PodID, least int) (view.Together, error)
+}
 
 const (
-	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them whose nodes are
-	// read: pods of one template are kept from the same nodes.
+	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them: pods of one
+	// template are kept from the same nodes, which are read once.
 	maxTogether  = 256
-	maxTemplates = 8
+	maxTemplates = 16
 	// togetherBudget bounds the containers that the search places; it takes a second or two.
 	togetherBudget = 200_000
 	// maxListed bounds the names in the sentence.
@@ -45,6 +51,8 @@ type together struct {
 	// are absent if so many fit now, if the search found none, or if devices are not counted.
 	Needed int         `json:"needed"`
 	Once   []endingPod `json:"once,omitempty"`
+	// More: more of them than Fit may fit at the same time, since no search has proved the number.
+	More bool `json:"more,omitempty"`
 	// GaveUp is set if the search ended before it had an answer; Fit is 0 then.
 	GaveUp bool `json:"gaveUp,omitempty"`
 	// DevicesNotCounted: some of the pods have claims, whose devices are not counted. Fit may then be too many.
@@ -58,7 +66,7 @@ type endingPod struct {
 }
 
 // findTogether judges the pods without a node together, in the order of their names. needed is how many of them have to
-// fit; 0 is all. It returns nil if fewer than two wait, or if there are too many.
+// fit; 0 is all. It returns nil if fewer than two wait, or if there are too many, or too many kinds of them.
 func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, nodes []*state.Node) (*together, error) {
 	var waiting []view.Pod
 	for _, p := range pods {
@@ -69,14 +77,21 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	if len(waiting) < 2 || len(waiting) > maxTogether {
 		return nil, nil
 	}
+	out := &together{Waiting: len(waiting), Needed: cmp.Or(max(0, needed), len(waiting))}
+	if done, err := out.withDevices(ctx, c, waiting); done || err != nil {
+		return out, err
+	}
 	// By kind, what was read about the first pod of the kind: what keeps it from nodes, and what the nodes have.
 	read := map[string]*explanation{}
 	problem := assign.Problem{Nodes: nodes, Least: 1, Budget: togetherBudget}
 	claimed := false
 	for _, p := range waiting {
 		claimed = claimed || p.Claimed
-		kind := fmt.Sprintf("%s %v", p.Pod.Shape(), p.Demand)
-		if _, known := read[kind]; !known && len(read) < maxTemplates {
+		kind := fmt.Sprintf("%s %v %s", p.Pod.Shape(), p.Demand, p.Template)
+		if _, known := read[kind]; !known {
+			if len(read) == maxTemplates {
+				return nil, nil
+			}
 			whole, err := c.Pod(ctx, p.ID.Namespace, p.ID.Name)
 			if err != nil {
 				return nil, err
@@ -99,20 +114,14 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	amounts := judgedTogether{problem, read}
 	problem.Room = func(node int, pods []int) bool { return amounts.enough(node, pods, nil, nil) }
 	at, spent := assign.Find(problem)
-	out := &together{Waiting: len(waiting), GaveUp: spent, Needed: cmp.Or(max(0, needed), len(waiting)),
-		DevicesNotCounted: claimed}
+	out.GaveUp, out.DevicesNotCounted = spent, claimed
 	for i, p := range waiting {
 		switch {
 		case spent:
 		case at == nil || at[i] == assign.Left:
-			out.LeftOut = append(out.LeftOut, p.ID.Name)
+			out.put(p, "")
 		default:
-			if out.Nodes == nil {
-				out.Nodes = map[string][]string{}
-			}
-			out.Fit++
-			name := nodes[at[i]].Name
-			out.Nodes[name] = append(out.Nodes[name], p.ID.Name)
+			out.put(p, nodes[at[i]].Name)
 		}
 	}
 	if !spent && !claimed && out.Fit < out.Needed {
@@ -120,6 +129,37 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 		out.Once = amounts.once(problem, pods)
 	}
 	return out, nil
+}
+
+// put adds a pod with its node; "" if it has none.
+func (x *together) put(p view.Pod, node string) {
+	if node == "" {
+		x.LeftOut = append(x.LeftOut, p.ID.Name)
+		return
+	}
+	if x.Nodes == nil {
+		x.Nodes = map[string][]string{}
+	}
+	x.Fit++
+	x.Nodes[node] = append(x.Nodes[node], p.ID.Name)
+}
+
+// withDevices has the cluster judge pods that have claims. done is false if none has, or if the cluster does not judge
+// the devices of all.
+func (x *together) withDevices(ctx context.Context, c Cluster, waiting []view.Pod) (done bool, err error) {
+	g, can := c.(gatherer)
+	if !can || !slices.ContainsFunc(waiting, func(p view.Pod) bool { return p.Claimed }) {
+		return false, nil
+	}
+	at, err := g.Together(ctx, document.Each(waiting, func(p view.Pod) state.PodID { return p.ID }), x.Needed)
+	if err != nil || len(at.NotJudged) > 0 {
+		return false, err
+	}
+	for i, p := range waiting {
+		x.put(p, at.Nodes[i])
+	}
+	x.More = at.More
+	return true, nil
 }
 
 // judgedTogether are the pods that are judged together, with what was read about the first one of each kind.
@@ -200,6 +240,8 @@ func (x *together) text() string {
 	case x.GaveUp:
 		text = fmt.Sprintf("Whether the %d pods that wait fit together is not known: too many ways would have to be tried.",
 			x.Waiting)
+	case x.Fit == 0 && x.More:
+		text = fmt.Sprintf("No place was found for the %d pods that wait, and one may exist all the same.", x.Waiting)
 	case x.Fit == 0:
 		text = fmt.Sprintf("None of the %d pods that wait fits now.", x.Waiting)
 	case x.Fit == x.Waiting && x.DevicesNotCounted:
@@ -208,8 +250,8 @@ func (x *together) text() string {
 	case x.Fit == x.Waiting:
 		text = fmt.Sprintf("The %d pods that wait fit together: %s.", x.Waiting, nodeCounts(x.Nodes))
 	default:
-		text = fmt.Sprintf("Of the %d pods that wait, %d fit at the same time: %s. Then no place is left for %s.", x.Waiting,
-			x.Fit, nodeCounts(x.Nodes), firstOf(x.LeftOut, maxListed, ""))
+		text = fmt.Sprintf("Of the %d pods that wait, %s%d fit at the same time: %s. Then no place is left for %s.",
+			x.Waiting, x.least(), x.Fit, nodeCounts(x.Nodes), firstOf(x.LeftOut, maxListed, ""))
 		if x.DevicesNotCounted {
 			text += " Devices of claims are not counted here: fewer may fit."
 		}
@@ -220,6 +262,14 @@ func (x *together) text() string {
 			firstOf(names, maxListed, ""))
 	}
 	return text
+}
+
+// least is a word before Fit.
+func (x *together) least() string {
+	if x.More {
+		return "at least "
+	}
+	return ""
 }
 
 // nodeCounts writes how many pods each node would take, the fullest first. pods has the names of pods by node.

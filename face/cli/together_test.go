@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -166,6 +167,56 @@ func TestClosedNodesHaveNoPlaceForPodsTogether(t *testing.T) {
 	out, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
 	if want := "Of the 3 pods that wait, 2 fit at the same time: 2 on a."; !strings.Contains(out, want) {
 		t.Errorf("want %q in\n%s", want, out)
+	}
+}
+
+// Pods of one size may be kept from different nodes, such as two replicated jobs of a JobSet.
+func TestPodsOfOneSizeMayBeKeptFromDifferentNodes(t *testing.T) {
+	c := gang(t, 12, 12)
+	for name, nodes := range map[string][]string{"ml/gang-0": {"b"}, "ml/gang-1": {"a", "b"}} {
+		p := c.pods[name]
+		p.Template, p.Around = strings.Join(nodes, " "), map[string]view.Around{}
+		for _, n := range nodes {
+			p.Around[n] = view.Around{Barred: []place.Reason{{Code: place.Cordoned}}}
+		}
+		c.pods[name] = p
+	}
+	out, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
+	want := "Of the 2 pods that wait, 1 fit at the same time: 1 on a. Then no place is left for gang-1."
+	if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+		t.Errorf("want %q in\n%s", want, out)
+	}
+}
+
+// gatheringCluster judges pods together with the devices of their claims.
+type gatheringCluster struct {
+	cluster
+	out view.Together
+}
+
+func (g gatheringCluster) Together(context.Context, []state.PodID, int) (view.Together, error) {
+	return g.out, nil
+}
+
+// Where the cluster judges the devices of claims, the sentence has its answer; otherwise devices are not counted.
+func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
+	for want, out := range map[string]view.Together{
+		"The 2 pods that wait fit together: 1 on a, 1 on b.":                        {Nodes: []string{"b", "a"}},
+		"Of the 2 pods that wait, 1 fit at the same time: 1 on a. Then no place":    {Nodes: []string{"a", ""}},
+		"Of the 2 pods that wait, at least 1 fit at the same time: 1 on a. Then no": {Nodes: []string{"a", ""}, More: true},
+		"None of the 2 pods that wait fits now.":                                    {Nodes: []string{"", ""}},
+		"No place was found for the 2 pods that wait, and one may exist":            {Nodes: []string{"", ""}, More: true},
+		"would fit together if they had no claims":                                  {Nodes: []string{"", ""}, NotJudged: []string{"resource claims"}},
+	} {
+		c := gatheringCluster{gang(t, 12, 12), out}
+		for name, p := range c.pods {
+			p.Claimed = true
+			c.pods[name] = p
+		}
+		got, errs, code := run(t, c, "explain", "deploy/gang", "-n", "ml")
+		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, got, want)
+		}
 	}
 }
 

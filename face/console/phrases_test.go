@@ -152,6 +152,7 @@ func TestSentencesAndReasonsAreInChinese(t *testing.T) {
 			p.translated(t, fmt.Sprint("remedy ", i), s.Remedy)
 		}
 	}
+	p.translated(t, "sentence afterwards", summary.Afterwards(nil, []string{"node-a"}).Text)
 	for _, k := range []summary.Kind{summary.Fits, summary.Chosen, summary.NotTried, summary.NotNow, summary.Changed,
 		summary.Never, summary.WrongName, summary.NotKnown} {
 		if !kinds[k] {

@@ -229,3 +229,41 @@ func TestDevicesOfABookingThatExpires(t *testing.T) {
 	w.running(ctx, t, "p")
 	w.near(ctx, t, "b0", "p")
 }
+
+// explain on a workload counts the devices of claims: as many pods as it names run when a scheduler takes them.
+func TestPodsOfAWorkloadAreJudgedWithTheirDevices(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	w := startGPUs(ctx, t)
+	const workers = 6 // small ones, which get CPUs of NUMA node 0: there is one device
+	create := func(name, scheduler string) {
+		for i := range workers {
+			p := claiming(fmt.Sprint(name, i), "", 2)
+			p.Labels, p.Spec.SchedulerName = map[string]string{"jobset.sigs.k8s.io/jobset-name": name}, scheduler
+			w.create(ctx, t, p)
+		}
+	}
+	create("asked", "nobody")
+	tenon := w.command(t)
+	explains := func(want string) {
+		t.Helper()
+		out, errs, code := tenon.run(ctx, t, "explain", "jobset/asked")
+		if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("code %d, want %q in\n%s%s", code, want, out, errs)
+		}
+	}
+	explains("Of the 6 pods that wait, at least 2 fit at the same time: 1 on a, 1 on b.")
+	create("placed", pod("x", "", 2).Spec.SchedulerName)
+	if _, err := w.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		fates := map[workload.Fate]int{}
+		for _, p := range pods {
+			if f, _ := workload.FateOf(p); strings.HasPrefix(p.Name, "placed") {
+				fates[f]++
+			}
+		}
+		return fates[workload.Running] == 2 && fates[workload.Pending] == workers-2
+	}); err != nil {
+		t.Fatal(err)
+	}
+	explains("No place was found for the 6 pods that wait")
+}

@@ -2,14 +2,17 @@ package plugin
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/summary"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/promise"
@@ -169,5 +172,14 @@ func TestANodeMayHaveLostTheRoomOfAPod(t *testing.T) {
 		foreign = foreign.DeepCopy()
 		foreign.Status.Phase, foreign.Status.Reason = v1.PodFailed, string(place.TopologyAffinityError)
 		p.Feed.Pod(foreign)
+	}
+	p.Feed.Layout(layout(t, "other", two, place.SingleNUMA, 1))
+	why := &framework.FitError{NumAllNodes: 1, Diagnosis: framework.Diagnosis{
+		NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	why.Diagnosis.NodeToStatus.Set("n", fwk.NewStatus(fwk.Unschedulable, "refused"))
+	p.setMessage(own, why)
+	if want := "; node n has not reported yet"; !strings.Contains(summary.Cut(why.Diagnosis.PreFilterMsg), want) {
+		t.Errorf("after a refusal by the chosen node, the message is %q, want %q in its sentence",
+			why.Diagnosis.PreFilterMsg, want)
 	}
 }

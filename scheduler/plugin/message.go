@@ -75,12 +75,13 @@ func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) *facts {
 			counts[reason] += absent
 		}
 	}
-	d.PreFilterMsg = report.NoNode(summary.Summary{}, counts)
 	// A rejection at Reserve or later is about one node: it tells nothing of the others. Also, it may come from a binding
 	// goroutine, which must not read the snapshot of the scheduling loop.
 	if why.NumAllNodes == 1 && p.Book.Snapshot().Len() > 1 {
+		d.PreFilterMsg = report.NoNode(p.afterwards(pod), counts)
 		return nil
 	}
+	d.PreFilterMsg = report.NoNode(summary.Summary{}, counts)
 	f, err := p.facts(pod, d.NodeToStatus)
 	if err != nil {
 		p.logger.Error(err, "An event has no summary", "pod", klog.KObj(pod))
@@ -89,6 +90,19 @@ func (p *Plugin) setMessage(pod *v1.Pod, why *framework.FitError) *facts {
 		f.counts = counts
 	}
 	return f
+}
+
+// afterwards returns the sentence for a pod that one node refused; it has no text if no room is kept for the pod.
+func (p *Plugin) afterwards(pod *v1.Pod) summary.Summary {
+	if !p.promises.Any() {
+		return summary.Summary{}
+	}
+	s, status := translate(pod)
+	if status != nil {
+		return summary.Summary{}
+	}
+	s.snap = p.Book.Snapshot()
+	return summary.Afterwards(p.roomsOf(pod, s))
 }
 
 // facts gathers what the nodes answer to a pod that none of them has taken. all has the results of the nodes. facts
