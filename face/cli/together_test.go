@@ -206,7 +206,8 @@ func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
 		"Of the 2 pods that wait, at least 1 fit at the same time: 1 on a. Then no": {Nodes: []string{"a", ""}, More: true},
 		"None of the 2 pods that wait fits now.":                                    {Nodes: []string{"", ""}},
 		"No place was found for the 2 pods that wait, and one may exist":            {Nodes: []string{"", ""}, More: true},
-		"would fit together if they had no claims":                                  {Nodes: []string{"", ""}, NotJudged: []string{"resource claims"}},
+		"would fit together if they had no claims": {
+			Nodes: []string{"", ""}, NotJudged: []string{"resource claims"}},
 	} {
 		c := gatheringCluster{gang(t, 12, 12), out}
 		for name, p := range c.pods {
