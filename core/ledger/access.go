@@ -18,9 +18,16 @@ import (
 
 // newAccount returns the account of a node without any information.
 func newAccount(node string, l limits) *account {
-	return &account{mu: &sync.Mutex{}, limits: l, name: node, ended: map[string]bool{}, doubts: map[string]bool{},
-		overdue: map[string]bool{},
-		excess:  map[string]bool{}}
+	return &account{mu: &sync.Mutex{}, limits: l, name: node}
+}
+
+// mark sets the value of a pod in one of the account's maps. It makes the map for the first pod, since most accounts
+// have none.
+func mark(pods *map[string]bool, uid string, value bool) {
+	if *pods == nil {
+		*pods = map[string]bool{}
+	}
+	(*pods)[uid] = value
 }
 
 // open returns the account of a node, locked, or nil if there is none. It looks again if the account was removed

@@ -143,6 +143,7 @@ func (b *Book) Report(node string, l state.Layout) []state.Outcome {
 	if l.Amounts == nil || !l.Amounts.Again {
 		a.refused = nil
 	}
+	l.Entries = asObserved(l.Entries)
 	a.layout, a.empty, a.silent, a.flooded = &l, empty, false, 0
 	for _, uid := range a.dropIdle() {
 		b.unrelate(a, uid)
@@ -328,7 +329,7 @@ func (b *Book) addAssumed(a *account, f *assumedPod) (ok bool) {
 	_, ended := a.ended[f.id.UID]
 	delete(a.ended, f.id.UID) // the scheduler framework may have reported the pod's end when binding failed
 	if !a.room(f) {
-		a.excess[f.id.UID] = true
+		mark(&a.excess, f.id.UID, true)
 		if len(a.excess) > 1 {
 			return true // the node is already marked as having too many
 		}
@@ -431,21 +432,30 @@ func (b *Book) renew(a *account) {
 	b.publish(a.predict())
 }
 
+// asObserved returns entries with the source Observed. It copies none that have it: the base of the node's layout, its
+// account and its published state share them, since they are most of what is stored about a node.
+func asObserved(entries []state.Entry) []state.Entry {
+	if slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Source != state.Observed }) {
+		entries = slices.Clone(entries)
+		for i := range entries {
+			entries[i].Source = state.Observed
+		}
+	}
+	return slices.Clip(entries)
+}
+
 // observe sets the entries, memory groups and usage of base by the node's last report. It leaves out pods that have
 // ended since, and adds way: the entries that unlisted pods may have.
 func (a *account) observe(base *state.Node, way []state.Entry) {
-	var departed []state.Entry
-	base.Entries = nil
-	for _, e := range a.layout.Entries {
-		if _, ended := a.ended[e.Pod.UID]; ended {
-			departed = append(departed, e)
-			continue
-		}
-		e.Source = state.Observed
-		base.Entries = append(base.Entries, e)
+	departed := func(e state.Entry) bool { _, ended := a.ended[e.Pod.UID]; return ended }
+	var gone []state.Entry
+	base.Entries = a.layout.Entries
+	if slices.ContainsFunc(base.Entries, departed) {
+		base.Entries = slices.DeleteFunc(slices.Clone(base.Entries), departed)
+		gone = slices.DeleteFunc(slices.Clone(a.layout.Entries), func(e state.Entry) bool { return !departed(e) })
 	}
-	base.Entries = append(base.Entries, way...)
-	base.Basis.Groups = state.GroupsWithout(a.layout.Groups, departed)
+	base.Entries = append(slices.Clip(base.Entries), way...)
+	base.Basis.Groups = state.GroupsWithout(a.layout.Groups, gone)
 	base.Usage = a.empty.Hold(state.Holdings(base.Entries)...).WithGroups(base.Basis.Groups)
 }
 

@@ -76,10 +76,10 @@ func (b *Book) drop(a *account, uid string) {
 // lists the pod.
 func (b *Book) release(a *account, uid string) {
 	if _, known := a.ended[uid]; known {
-		a.ended[uid] = true
+		mark(&a.ended, uid, true)
 		return // another event has reported the end before
 	}
-	a.ended[uid] = true
+	mark(&a.ended, uid, true)
 	if a.estimated() {
 		a.estimate.End(uid)
 	}
@@ -108,7 +108,7 @@ func (b *Book) Vanish(uid string) {
 		if !a.reportsPods() {
 			b.release(a, uid)
 		} else if a.find(uid) == nil {
-			a.doubts[uid] = true
+			mark(&a.doubts, uid, true)
 			a.news++
 			a.markReleased()
 			b.renew(a)
@@ -140,12 +140,12 @@ func (b *Book) Doubt(exists func(id state.PodID) bool) {
 func (a *account) doubt(exists func(id state.PodID) bool) {
 	for _, uid := range a.countedUIDs() {
 		if !exists(state.PodID{UID: uid}) {
-			a.doubts[uid] = true
+			mark(&a.doubts, uid, true)
 		}
 	}
 	for _, e := range a.layout.Entries {
 		if !exists(e.Pod) {
-			a.doubts[e.Pod.UID] = true
+			mark(&a.doubts, e.Pod.UID, true)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (a *account) rememberEnd(uid string) {
 	if f := a.find(uid); f != nil && a.estimated() {
 		a.estimate.EndEarly(f.forEstimate())
 	}
-	a.ended[uid] = false
+	mark(&a.ended, uid, false)
 	a.endedEarly = append(a.endedEarly[:len(a.endedEarly):len(a.endedEarly)], uid)
 	if len(a.endedEarly) > maxEndedEarly {
 		delete(a.ended, a.endedEarly[0])
@@ -305,7 +305,7 @@ func (b *Book) Overdue(uid string) {
 		f := a.find(uid)
 		doubted := f == nil && a.doubts[uid] && !a.overdue[uid]
 		if doubted {
-			a.overdue[uid] = true
+			mark(&a.overdue, uid, true)
 		}
 		if doubted || !a.silent && f != nil && len(f.options.known) > 0 {
 			a.silent = true
@@ -329,7 +329,7 @@ func (b *Book) OpenDoubts(node string) {
 		return
 	}
 	for uid := range a.doubts {
-		a.overdue[uid] = true
+		mark(&a.overdue, uid, true)
 	}
 	b.renew(a)
 }

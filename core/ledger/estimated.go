@@ -64,7 +64,7 @@ func (b *Book) reportAmounts(a *account, before *state.Layout) (out []state.Outc
 	a.assumed = rest
 	clear(a.ended)
 	for _, uid := range a.estimate.EndedPods() {
-		a.ended[uid] = true
+		mark(&a.ended, uid, true)
 	}
 	return out
 }

@@ -65,6 +65,31 @@ func TestReserveIsDecidedUnderTheLock(t *testing.T) {
 	}
 }
 
+// A node's state shares the entries of its report while no pod of it has ended, and leaves the report as it is.
+func TestStatesShareTheEntriesOfReports(t *testing.T) {
+	v := place.Place(place.NewUsage(layout(t).Machine, layout(t).Rules), pod(2, 1))
+	var entries []state.Entry
+	for i := range 3 {
+		entries = append(entries, state.Entry{Pod: id(i), Source: state.Observed, Holdings: v.Holdings})
+	}
+	b := New()
+	b.Report("n", layout(t, entries...))
+	first := b.Snapshot().Node("n")
+	if &first.Entries[0] != &entries[0] {
+		t.Error("the entries of a report are copied")
+	}
+	b.Release(id(1).UID)
+	if v, _ := b.Reserve("n", id(7), pod(2, 1), place.Demand{}); !v.Fits() {
+		t.Fatal("a pod does not fit")
+	}
+	if now := b.Snapshot().Node("n").Entries; len(now) != 3 || now[1].Pod != id(2) || now[2].Pod != id(7) {
+		t.Errorf("entries after an end and a reservation: %v", now)
+	}
+	if len(first.Entries) != 3 || entries[1].Pod != id(1) || entries[2].Pod != id(2) {
+		t.Errorf("the report has changed: %v", entries)
+	}
+}
+
 // turns returns whether it is the n-th pod's turn.
 func turns(t *testing.T, b *Book, n int) bool {
 	t.Helper()

@@ -377,6 +377,9 @@ func (a *account) predict() *state.Node {
 		a.markFlooded()
 		return a.unfollowed()
 	}
+	if sure && len(a.assumed) == 0 && len(a.doubts) == 0 && len(s.found) == 1 && s.found[0].base == a.base {
+		return a.base // nothing is open: most nodes, most of the time, so they share it
+	}
 	// partial: pods that had their turn may hold something that is in none of these states.
 	states, partial := s.found, s.cut || s.uncertainHolds()
 	for i, f := range a.assumed {
@@ -436,7 +439,7 @@ func (a *account) uncertainUIDs() (uids []string) {
 // node returns the node in one of its states.
 func (a *account) node(w *nodeState) *state.Node {
 	n := *w.base
-	n.Entries = slices.Clone(n.Entries)
+	n.Entries = slices.Clip(n.Entries)
 	for i, f := range a.assumed {
 		if len(w.got[i]) > 0 {
 			n.Entries = append(n.Entries, state.Entry{Pod: f.id, Source: state.Predicted, Holdings: w.got[i]})
