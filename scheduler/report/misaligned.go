@@ -26,7 +26,8 @@ type Misaligned struct {
 	since    time.Time
 
 	mu sync.Mutex
-	// judged has, by node and by UID, whether a reported pod is misaligned.
+	// judged has, by node and by UID, whether a reported pod that holds something on several NUMA nodes is misaligned. It
+	// has no other pods, and no nodes without such pods.
 	judged map[string]map[string]bool
 }
 
@@ -57,11 +58,7 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 			results[e.Pod.UID] = result
 			continue
 		}
-		if e.Source != state.Observed {
-			continue
-		}
-		if place.ExtentOf(node.Machine, e.Holdings...).NUMAs.Len() < 2 {
-			results[e.Pod.UID] = false
+		if e.Source != state.Observed || place.ExtentOf(node.Machine, e.Holdings...).NUMAs.Len() < 2 {
 			continue
 		}
 		if specs == nil {
@@ -73,7 +70,9 @@ func (m *Misaligned) Reported(l *v1alpha1.NodeLayout) {
 		}
 	}
 	m.mu.Lock()
-	m.judged[l.Name] = results
+	if m.judged[l.Name] = results; len(results) == 0 {
+		delete(m.judged, l.Name)
+	}
 	m.mu.Unlock()
 }
 
