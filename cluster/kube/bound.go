@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"weak"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -26,22 +27,22 @@ type boundPod struct {
 	spec *place.Pod
 	// decision is the pod's v1alpha1.DecisionAnnotation, empty if it was bound without one.
 	decision    string
-	at, created stamp // when it was bound, according to its status, and created
-	start       stamp // when its kubelet admitted it; see admittedAt
-	started     bool
-	leaving     bool            // it is being deleted, so its node may have released what it holds
-	due         bool            // it was admitted longer than reportDue ago
-	initsOver   bool            // an app container has started, so all ordinary init containers are over; see areInitsOver
+	at, created stamp           // when it was bound, according to its status, and created
+	start       stamp           // when its kubelet admitted it; see admittedAt
 	statuses    *place.Statuses // without Resized, which depends on the report; nil if they are empty
 	// relations are the keys of its demand about other pods; nil if it has none.
 	relations *state.Relations
 	// sizes has, by container, the CPUs that the kubelet has allocated, in thousandths. It has only the containers
 	// for which spec has another number.
 	sizes map[string]int64
+	// absences counts the fingerprints without the pod since it ended, up to maxMisses+1.
+	absences  int8
+	started   bool
+	leaving   bool // it is being deleted, so its node may have released what it holds
+	due       bool // it was admitted longer than reportDue ago
+	initsOver bool // an app container has started, so all ordinary init containers are over; see areInitsOver
 	// counted is set if the last fingerprint of its node that matched a set of pods contains the pod.
 	counted bool
-	// absences counts the fingerprints without the pod since it ended.
-	absences int
 	// settled is set if the pod was admitted longer than settlePeriod ago, and longEnded if it ended longer than
 	// settlePeriod ago.
 	settled, longEnded bool
@@ -76,10 +77,34 @@ func (b *boundPod) compareBinding(o *boundPod) int {
 type boundPods struct {
 	pods  map[string]*boundPod   // by UID
 	nodes map[string][]*boundPod // by node, in no particular order
+	// specs has the specs of records by what they contain, so that the pods of a workload share one. It keeps no spec
+	// that no record has.
+	specs *memory[weak.Pointer[place.Pod]]
 }
 
 func newBoundPods() boundPods {
-	return boundPods{map[string]*boundPod{}, map[string][]*boundPod{}}
+	return boundPods{map[string]*boundPod{}, map[string][]*boundPod{}, &memory[weak.Pointer[place.Pod]]{}}
+}
+
+// maxSharedSpec is the length of the longest key in boundPods.specs.
+const maxSharedSpec = 1 << 10
+
+// shared returns the spec of another record that equals p, or else p.
+func (b boundPods) shared(p *place.Pod) *place.Pod {
+	text := []byte(p.Shape())
+	for i := range p.Containers {
+		text = append(append(text, '\n'), p.Containers[i].Name...)
+	}
+	if len(text) > maxSharedSpec {
+		return p
+	}
+	key := string(text)
+	known, _ := b.specs.get(key)
+	if spec := known.Value(); spec != nil {
+		return spec
+	}
+	b.specs.put(key, weak.Make(p))
+	return p
 }
 
 // put records the present state of a pod, and returns its record. It ignores an object that is older than the
@@ -101,7 +126,7 @@ func (b boundPods) put(pod *v1.Pod) *boundPod {
 	}
 	if readSpec {
 		if spec, err := apipod.ToPlace(pod); err == nil && !spec.Plain() {
-			p.spec, p.decision = spec, pod.Annotations[v1alpha1.DecisionAnnotation]
+			p.spec, p.decision = b.shared(spec), pod.Annotations[v1alpha1.DecisionAnnotation]
 			if d := apipod.Relations(pod); d.Relates() {
 				r := state.RelationsOf(d)
 				p.relations = &r

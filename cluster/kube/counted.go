@@ -130,7 +130,7 @@ func (b *boundPod) leftAmounts(counted bool) bool {
 		b.counted, b.absences = true, 0
 		return false
 	}
-	b.absences++
+	b.absences = min(b.absences+1, maxMisses+1)
 	return b.counted || b.absences > maxMisses
 }
 

@@ -35,7 +35,7 @@ type Feed struct {
 	namespaces *Seen
 	// ended has the UIDs of pods that have ended, or whose objects were deleted: they never come back. The value is
 	// mayRun for a pod that may still run on its node, and otherwise "".
-	ended memory
+	ended memory[string]
 	layouts
 	bases
 	topologies
@@ -77,7 +77,7 @@ type layouts struct {
 	// exact has the nodes whose layout is valid.
 	exact map[string]bool
 	// dropped has the resource versions of deleted layouts. Older events, which hints may pass, are ignored.
-	dropped memory
+	dropped memory[string]
 }
 
 // topologies is what a feed keeps of NodeResourceTopologies.
@@ -85,7 +85,7 @@ type topologies struct {
 	// coarse has the nodes with a NodeResourceTopology or a Numatopology.
 	coarse map[string]*coarse
 	// goneTopologies has the resource versions of deleted objects. Older events, which hints may pass, are ignored.
-	goneTopologies memory
+	goneTopologies memory[string]
 }
 
 // pacing limits how much work the events of one node cause, see pace.go.

@@ -412,7 +412,7 @@ func TestOutcomesAreTold(t *testing.T) {
 }
 
 func TestTheMemoryOfWhatEndedIsBounded(t *testing.T) {
-	var m memory
+	var m memory[string]
 	for i := range 3 * maxRemembered {
 		m.put(fmt.Sprint(i), "v")
 	}
