@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/core/state"
-	"github.com/tenon-numa/tenon/core/topo"
 )
 
 // LayoutBase has all data of a NodeLayout at one sequence. The agent writes it rarely, and after it a NodeLayout that
@@ -263,11 +262,11 @@ func (l *NodeLayout) Parts() (n int) {
 
 // core returns the base as core values, or the error that its check has found. It checks and converts the base at the
 // first call.
-func (b *Base) core(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
+func (b *Base) core(by Sharing) (Layout, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.object != nil {
-		b.layout, b.err = b.object.CoreOn(machine)
+		b.layout, b.err = b.object.CoreOn(by)
 		b.object = nil
 	}
 	out := b.layout
@@ -278,9 +277,9 @@ func (b *Base) core(machine func(topo.Spec) (*topo.Machine, error)) (Layout, err
 // CoreFrom is [NodeLayout.CoreOn] for a layout that may continue a base. base may be nil. If the layout needs a base
 // and the given one is nil or another, the error wraps ErrNoBase. The cost is in proportion to what has changed since
 // the base, and the result shares the memory of the rest.
-func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
+func (l *NodeLayout) CoreFrom(base *Base, by Sharing) (out Layout, err error) {
 	if l.Base == 0 || l.Malformed != "" {
-		return l.CoreOn(machine)
+		return l.CoreOn(by)
 	}
 	if base == nil {
 		return out, l.missingBase()
@@ -289,27 +288,27 @@ func (l *NodeLayout) CoreFrom(base *Base, machine func(topo.Spec) (*topo.Machine
 	if !continues && !older {
 		return out, l.missingBase()
 	}
-	if out, err = base.core(machine); err != nil {
+	if out, err = base.core(by); err != nil {
 		return Layout{}, fmt.Errorf("base: %w", err)
 	}
 	if older {
 		return out, nil
 	}
-	if err := l.applyTo(&out); err != nil {
+	if err := l.applyTo(&out, by); err != nil {
 		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
 	}
 	return out, nil
 }
 
 // applyTo checks the layout, which is a difference, and applies it to the core values of its base, in out.
-func (l *NodeLayout) applyTo(out *Layout) error {
+func (l *NodeLayout) applyTo(out *Layout, by Sharing) error {
 	if err := l.checkHead(); err != nil {
 		return err
 	}
 	if err := within("ended", len(l.Ended), 0, MaxPods); err != nil {
 		return err
 	}
-	changed, err := entries(out.Machine, l.Holdings)
+	changed, err := entries(l.Holdings, by, out.Machine)
 	if err != nil {
 		return fmt.Errorf("holdings: %w", err)
 	}

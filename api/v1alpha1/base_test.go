@@ -84,7 +84,7 @@ func TestALayoutWithItsBaseIsWhatTheAgentSaw(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			core, err := d.CoreFrom(NewBase(base), topo.New)
+			core, err := d.CoreFrom(NewBase(base), Sharing{Machine: topo.New})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestLayoutsAndBasesThatDoNotBelongTogether(t *testing.T) {
 		{"a layout of another agent that counts alike", l("b", 21, 20), -1},
 	} {
 		got, err := c.layout.On(base)
-		core, coreErr := c.layout.CoreFrom(NewBase(base), topo.New)
+		core, coreErr := c.layout.CoreFrom(NewBase(base), Sharing{Machine: topo.New})
 		if c.pods < 0 {
 			if !errors.Is(err, ErrNoBase) || !errors.Is(coreErr, ErrNoBase) {
 				t.Errorf("%s: %v, and as core values %v, want a missing base", c.what, err, coreErr)
@@ -167,7 +167,7 @@ func TestLayoutsAndBasesThatDoNotBelongTogether(t *testing.T) {
 			t.Errorf("%s: %d and %d pods, want %d", c.what, len(got.Holdings), len(core.Entries), c.pods)
 		}
 	}
-	if _, err := l("a", 21, 20).CoreFrom(nil, topo.New); !errors.Is(err, ErrNoBase) {
+	if _, err := l("a", 21, 20).CoreFrom(nil, Sharing{Machine: topo.New}); !errors.Is(err, ErrNoBase) {
 		t.Errorf("without any base: %v", err)
 	}
 	if _, err := l("a", 21, 20).Core(); !errors.Is(err, ErrNoBase) {
@@ -196,9 +196,9 @@ func TestBadDifferencesAreRefused(t *testing.T) {
 		if l.Sequence == 0 {
 			l.Sequence = 21
 		}
-		_, err := l.CoreFrom(NewBase(base), topo.New)
+		_, err := l.CoreFrom(NewBase(base), Sharing{Machine: topo.New})
 		if l.Sequence < 0 {
-			err = l.applyTo(&Layout{})
+			err = l.applyTo(&Layout{}, Sharing{})
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -206,7 +206,8 @@ func TestBadDifferencesAreRefused(t *testing.T) {
 	}
 	broken := BaseOf(whole)
 	broken.Machine.NUMAs = nil
-	_, err := (&NodeLayout{Agent: Agent{ID: "a"}, Sequence: 21, Base: 20}).CoreFrom(NewBase(broken), topo.New)
+	l := &NodeLayout{Agent: Agent{ID: "a"}, Sequence: 21, Base: 20}
+	_, err := l.CoreFrom(NewBase(broken), Sharing{Machine: topo.New})
 	if err == nil || !strings.Contains(err.Error(), "base: layout of node") {
 		t.Errorf("a broken base: %v", err)
 	}

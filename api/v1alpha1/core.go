@@ -31,20 +31,30 @@ type Layout struct {
 	Inexact []state.Inexact
 }
 
+// Sharing are functions of a caller that reads many layouts, so that their core values share memory.
+//
+// +kubebuilder:object:generate=false
+type Sharing struct {
+	// Machine makes a machine, or returns an equal one; see [topo.Pool].
+	Machine func(topo.Spec) (*topo.Machine, error)
+	// ID returns an equal id, with texts that are in memory anyway. It may be nil.
+	ID func(state.PodID) state.PodID
+}
+
 // Core checks the object and returns it as core values. The error names the node, the field and the value of the first
 // fault.
-func (l *NodeLayout) Core() (Layout, error) { return l.CoreOn(topo.New) }
+func (l *NodeLayout) Core() (Layout, error) { return l.CoreOn(Sharing{Machine: topo.New}) }
 
-// CoreOn is Core with a function of the caller that makes machines, for callers that share equal ones ([topo.Pool]).
-func (l *NodeLayout) CoreOn(machine func(topo.Spec) (*topo.Machine, error)) (Layout, error) {
-	out, err := l.core(machine)
+// CoreOn is Core for callers that share equal values.
+func (l *NodeLayout) CoreOn(by Sharing) (Layout, error) {
+	out, err := l.core(by)
 	if err != nil {
 		return Layout{}, fmt.Errorf("layout of node %q: %w", clip(l.Name), err)
 	}
 	return out, nil
 }
 
-func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out Layout, err error) {
+func (l *NodeLayout) core(by Sharing) (out Layout, err error) {
 	if err := l.checkHead(); err != nil {
 		return out, err
 	}
@@ -56,7 +66,7 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	}
 	spec, err := l.Machine.core()
 	if err == nil {
-		out.Machine, err = machine(spec)
+		out.Machine, err = by.Machine(spec)
 	}
 	if err != nil {
 		return out, fmt.Errorf("machine: %w", err)
@@ -64,7 +74,7 @@ func (l *NodeLayout) core(machine func(topo.Spec) (*topo.Machine, error)) (out L
 	if out.Rules, err = l.Rules.core(out.Machine); err != nil {
 		return out, fmt.Errorf("rules: %w", err)
 	}
-	if out.Entries, err = entries(out.Machine, l.Holdings); err != nil {
+	if out.Entries, err = entries(l.Holdings, by, out.Machine); err != nil {
 		return out, fmt.Errorf("holdings: %w", err)
 	}
 	if out.Groups, err = groups(out.Machine, l.MemoryGroups); err != nil {

@@ -31,7 +31,7 @@ func parseKind(s string) (place.Kind, error) {
 
 // entries converts the holdings of pods, in their order. The error is about the first pod whose data is wrong, or
 // about a bound.
-func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
+func entries(in []PodHoldings, by Sharing, m *topo.Machine) ([]state.Entry, error) {
 	if err := within("pods", len(in), 0, MaxPods); err != nil {
 		return nil, err
 	}
@@ -60,6 +60,9 @@ func entries(m *topo.Machine, in []PodHoldings) ([]state.Entry, error) {
 				return nil, err
 			}
 			e.Holdings = append(e.Holdings, h)
+		}
+		if by.ID != nil {
+			e.Pod = by.ID(id)
 		}
 		out = append(out, e)
 	}
@@ -124,6 +127,9 @@ func (c *ContainerHolding) core(m *topo.Machine) (h place.Holding, err error) {
 		}
 		if err := bytesWithin(b.Kind, b.Bytes, MaxBytes); err != nil {
 			return h, fmt.Errorf("memory: %w", err)
+		}
+		if b.Kind == topo.Memory {
+			b.Kind = topo.Memory // a text that is shared
 		}
 		h.Memory = append(h.Memory, place.Block{Kind: b.Kind, NUMAs: mask, Bytes: b.Bytes})
 	}

@@ -86,6 +86,14 @@ func newBoundPods() boundPods {
 	return boundPods{map[string]*boundPod{}, map[string][]*boundPod{}, &memory[weak.Pointer[place.Pod]]{}}
 }
 
+// id returns an equal id whose texts belong to the object of a bound pod, or else id itself.
+func (b boundPods) id(id state.PodID) state.PodID {
+	if p := b.pods[id.UID]; p != nil && p.id == id {
+		return p.id
+	}
+	return id
+}
+
 // maxSharedSpec is the length of the longest key in boundPods.specs.
 const maxSharedSpec = 1 << 10
 

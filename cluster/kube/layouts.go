@@ -27,7 +27,7 @@ func (f *Feed) Layout(l *v1alpha1.NodeLayout) {
 // take converts a layout and reports it to the ledger. It puts a layout aside whose base has not arrived, and rejects
 // one that cannot be read. f.mu is held.
 func (f *Feed) take(l *v1alpha1.NodeLayout) {
-	c, err := l.CoreFrom(f.base[l.Name], f.machines.New)
+	c, err := l.CoreFrom(f.base[l.Name], v1alpha1.Sharing{Machine: f.machines.New, ID: f.bound.id})
 	if errors.Is(err, v1alpha1.ErrNoBase) {
 		f.await(l, err)
 		return

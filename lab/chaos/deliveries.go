@@ -73,7 +73,7 @@ func (d *deliveries) receive(object any, how scheduler.Delivery) {
 
 // layout records a layout. A layout whose base has not been received waits for the base. d.mu must be held.
 func (d *deliveries) layout(l *v1alpha1.NodeLayout, now time.Time) {
-	c, err := l.CoreFrom(d.bases[l.Name], topo.New)
+	c, err := l.CoreFrom(d.bases[l.Name], v1alpha1.Sharing{Machine: topo.New})
 	if errors.Is(err, v1alpha1.ErrNoBase) {
 		d.waiting[l.Name] = l
 		return

@@ -168,7 +168,7 @@ func (r *Result) addLayout(opts Options, o Observation, seen kubelet.Observation
 	l.Inexact = v1alpha1.FromInexact(inexact(o, seen, reasons{machine: m, entries: all, podErr: podErr,
 		policyErr: policyErr, contradiction: next.files.accepted, machineChanged: machineChanged}))
 	// The layout is parsed as readers will parse it: a layout that they would reject is not published.
-	core, err := l.CoreOn(next.published.build)
+	core, err := l.CoreOn(v1alpha1.Sharing{Machine: next.published.build})
 	if err != nil {
 		r.Err = errors.Join(fmt.Errorf("observation makes no valid layout: %w", err), r.Err)
 		return

@@ -152,7 +152,7 @@ func coding(rounds int, base *v1alpha1.LayoutBase, l *v1alpha1.NodeLayout, u *un
 		if !ok {
 			return 0, fmt.Errorf("a layout became a %T", o)
 		}
-		core, err := typed.CoreFrom(known, topo.New)
+		core, err := typed.CoreFrom(known, v1alpha1.Sharing{Machine: topo.New})
 		return len(core.Entries), err
 	}
 	if _, err := read(); err != nil {

@@ -219,7 +219,7 @@ func (s *nodes) read(ctx context.Context) error {
 	var pool topo.Pool
 	for i := range list.Items {
 		l := &list.Items[i]
-		c, err := l.CoreOn(pool.New)
+		c, err := l.CoreOn(v1alpha1.Sharing{Machine: pool.New})
 		if err != nil {
 			return err
 		}
