@@ -300,7 +300,7 @@ func nodesOf(states []*state.Node, pods []kube.Stored) (out []whatif.Node) {
 	on, of := residents(pods), newRequests()
 	for _, n := range states {
 		x := whatif.Node{Name: n.Name, State: n, Allocatable: allocatable(n), Uncounted: uncounted(n)}
-		x.Used, x.Pods = of.sum(on[n.Name])
+		x.Used, x.Pods = of.sum(n.Name, on[n.Name])
 		if len(pods) == 0 {
 			x.Used = held(n)
 		}

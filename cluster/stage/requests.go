@@ -12,11 +12,19 @@ import (
 )
 
 // Requests is what pods request of their nodes. Whoever makes many stages of one cluster keeps it from stage to stage:
-// what a pod requests is then computed once, as long as the pod is the same object. It belongs to one goroutine.
+// what a pod requests is then computed once, as long as the pod is the same object, and so is the sum of a node whose
+// pods are the same in the same order. It belongs to one goroutine.
 type Requests struct {
 	amounts map[string]whatif.Amounts
-	// pods has the pods of this stage, and before has the pods of the stage before.
-	pods, before map[*v1.Pod]whatif.Resident
+	// nodes has the nodes of this stage, and before has the nodes of the stage before.
+	nodes, before map[string]load
+}
+
+// load is what the pods of a node request. It does not change.
+type load struct {
+	pods []kube.Stored
+	each []whatif.Resident // of each of pods
+	sum  whatif.Amounts
 }
 
 // newRequests returns the requests of one stage alone.
@@ -28,18 +36,13 @@ func newRequests() *Requests {
 
 // begin begins a stage.
 func (r *Requests) begin() {
-	r.amounts, r.before, r.pods = map[string]whatif.Amounts{}, r.pods, make(map[*v1.Pod]whatif.Resident, len(r.pods))
+	r.amounts, r.before, r.nodes = map[string]whatif.Amounts{}, r.nodes, make(map[string]load, len(r.nodes))
 }
 
 // of returns a pod with its requests. An amount beyond bounds counts as the bound.
 func (r *Requests) of(p *v1.Pod) whatif.Resident {
-	out, known := r.before[p]
-	if !known {
-		needs, _ := kube.Needs(p)
-		out = whatif.Resident{Pod: kube.ID(p), Needs: r.shared(needs), Stays: kube.GoesWithNode(p)}
-	}
-	r.pods[p] = out
-	return out
+	needs, _ := kube.Needs(p)
+	return whatif.Resident{Pod: kube.ID(p), Needs: r.shared(needs), Stays: kube.GoesWithNode(p)}
 }
 
 // shared returns equal amounts that it has returned before, or else a: many pods request the same.
@@ -55,15 +58,30 @@ func (r *Requests) shared(a whatif.Amounts) whatif.Amounts {
 	return a
 }
 
-// sum returns the sum of the requests of a node's pods, and each pod with its own.
-func (r *Requests) sum(pods []kube.Stored) (sum whatif.Amounts, each []whatif.Resident) {
-	sum, each = whatif.Amounts{}, slices.Grow(each, len(pods))
-	for p := range kube.EachPod(pods) {
-		x := r.of(p)
+// sum returns the sum of the requests of a node's pods, and each pod with its own. The caller must not change them.
+func (r *Requests) sum(node string, pods []kube.Stored) (sum whatif.Amounts, each []whatif.Resident) {
+	before := r.before[node]
+	if len(pods) > 0 && slices.Equal(before.pods, pods) {
+		r.nodes[node] = before
+		return before.sum, before.each
+	}
+	known := make(map[kube.Stored]int, len(before.pods))
+	for i, p := range before.pods {
+		known[p] = i
+	}
+	sum, each = whatif.Amounts{}, make([]whatif.Resident, 0, len(pods))
+	for _, p := range pods {
+		var x whatif.Resident
+		if i, there := known[p]; there {
+			x = before.each[i]
+		} else {
+			x = r.of(p.Pod())
+		}
 		for name, n := range x.Needs {
 			sum[name] = min(sum[name]+n, whatif.MaxAmount)
 		}
 		each = append(each, x)
 	}
+	r.nodes[node] = load{pods, each, sum}
 	return sum, each
 }

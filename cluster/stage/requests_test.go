@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // Room that requests keep is read from a file, whenever it is read. Without pods in the file it is not known which
@@ -44,6 +46,44 @@ func TestAFileHasWhatRequestsKeep(t *testing.T) {
 		}
 		if got := s.Nodes()[0].Kept["ml/job"]["pods"]; got != c.pods {
 			t.Errorf("%s: room is kept for %d pods, want %d", name, got, c.pods)
+		}
+	}
+}
+
+// What pods request is the same in a stage that is made again as in one that is made anew, whichever pods came, went
+// and ended, and in whatever order they are listed.
+func TestAStageMadeAgainIsLikeANewOne(t *testing.T) {
+	nodes := func() []v1.Node { return []v1.Node{node("a", nil), node("b", nil)} }
+	pods := map[string]*kube.Whole{}
+	store := func(p v1.Pod) *kube.Whole { w := kube.Whole(p); return &w }
+	for _, name := range []string{"p", "q", "r"} {
+		pods[name] = store(running(name, "a", "2", nil))
+		pods["on-b-"+name] = store(running("on-b-"+name, "b", "1", nil))
+	}
+	ended := running("q", "a", "2", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded })
+	pods["ended"], pods["larger"] = store(ended), store(running("p", "a", "5", nil))
+	again := &Requests{}
+	for i, names := range [][]string{
+		{"p", "q", "r", "on-b-p"}, {"p", "q", "r", "on-b-p"}, {"r", "on-b-p", "q", "on-b-q", "p"},
+		{"p", "ended", "r", "on-b-q"}, {"larger", "r"}, {}, {"p", "on-b-r"},
+	} {
+		of := func(r *Requests) string {
+			var list []kube.Stored
+			for _, name := range names {
+				list = append(list, pods[name])
+			}
+			s, err := assemble(nodes(), nil, list, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out string
+			for _, n := range s.Nodes() {
+				out += fmt.Sprint(n.Name, n.Used, n.Pods, "\n")
+			}
+			return out
+		}
+		if got, want := of(again), of(&Requests{}); got != want {
+			t.Errorf("stage %d, made again, has %s; made anew %s", i, got, want)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored, of *Req
 		all, _ := kube.Amounts(n.Status.Allocatable)
 		s.objects = append(s.objects, n)
 		x := whatif.Node{Name: n.Name, State: known[n.Name], Allocatable: all, Capacity: kube.DeviceCapacity(n)}
-		x.Used, x.Pods = of.sum(s.on[n.Name])
+		x.Used, x.Pods = of.sum(n.Name, s.on[n.Name])
 		s.nodes = append(s.nodes, x)
 	}
 	return s, checkNodes(s.nodes)
@@ -157,10 +157,18 @@ func checkNodes(nodes []whatif.Node) error {
 // residents returns the pods that are bound to nodes and have not ended, by node.
 func residents(pods []kube.Stored) map[string][]kube.Stored {
 	out := map[string][]kube.Stored{}
-	for _, kept := range pods {
-		if p := kept.Pod(); p.Spec.NodeName != "" && !kube.Ended(p) {
-			out[p.Spec.NodeName] = append(out[p.Spec.NodeName], kept)
+	for len(pods) > 0 {
+		node, n := pods[0].Pod().Spec.NodeName, 0
+		for n < len(pods) && pods[n].Pod().Spec.NodeName == node && !kube.Ended(pods[n].Pod()) {
+			n++
 		}
+		if run := pods[:n:n]; node != "" && n > 0 {
+			if all, more := out[node]; more {
+				run = append(all, run...)
+			}
+			out[node] = run
+		}
+		pods = pods[max(n, 1):] // the first one may have ended
 	}
 	return out
 }

@@ -88,7 +88,7 @@ func (s *Stage) alter(v whatif.Variation) (altered []string, err error) {
 		}
 		slices.Sort(freed)
 		s.on[n.Name], n.Freed = staying, freed
-		n.Used, n.Pods = newRequests().sum(staying)
+		n.Used, n.Pods = newRequests().sum(n.Name, staying)
 		n.State = empty(n.Name, n.State, rules)
 		altered = append(altered, n.Name)
 	}
@@ -142,7 +142,7 @@ func (s *Stage) Fresh(at int, name string) (whatif.Node, *v1.Node) {
 	}
 	n := whatif.Node{Name: name, Allocatable: like.Allocatable, Capacity: like.Capacity, Served: like.Served,
 		Uncounted: like.Uncounted}
-	n.Used, n.Pods = newRequests().sum(staying)
+	n.Used, n.Pods = newRequests().sum(n.Name, staying)
 	if like.State != nil {
 		n.State = empty(n.Name, like.State, like.State.Rules)
 	}

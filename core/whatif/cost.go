@@ -66,7 +66,7 @@ func (r Rules) Room(n Node, w *Want, most int) (count int) {
 // takes reports whether a pod fits on a node, which is beside its request. It does not consider w.Bars and w.Peers.
 func (r Rules) takes(n *Node, w *Want) bool {
 	switch {
-	case n.Gone || len(n.Lacks(w.Needs)) > 0:
+	case n.Gone || !n.gives(w.Needs):
 		return false
 	case w.Pod.Plain():
 		return n.givesDevices(w)

@@ -144,10 +144,10 @@ func Whole(resource string, want, have int64) (int64, int64) {
 // kube-scheduler's plugin NodeResourcesFit.
 func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	for name, want := range needs {
-		have := n.Left(name)
-		if want <= 0 || want <= have || n.serves(name) || n.Uncounted[name] {
+		if !n.lacks(name, want) {
 			continue
 		}
+		have := n.Left(name)
 		never := want > n.most(name)
 		if never {
 			have = n.Allocatable[name]
@@ -157,6 +157,21 @@ func (n *Node) Lacks(needs Amounts) (out []place.Reason) {
 	}
 	slices.SortFunc(out, func(a, b place.Reason) int { return strings.Compare(a.Resource, b.Resource) })
 	return out
+}
+
+// lacks reports whether the node has less of a resource left than is wanted.
+func (n *Node) lacks(name string, want int64) bool {
+	return want > 0 && want > n.Left(name) && !n.serves(name) && !n.Uncounted[name]
+}
+
+// gives reports whether Lacks returns no reason.
+func (n *Node) gives(needs Amounts) bool {
+	for name, want := range needs {
+		if n.lacks(name, want) {
+			return false
+		}
+	}
+	return true
 }
 
 // serves reports whether DRA serves a resource on the node. If a device plugin offers the resource there,

@@ -24,6 +24,7 @@ import (
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
+	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -55,13 +56,13 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 	}
 	var synced []cache.InformerSynced // set before the controller runs
 	leads := func() bool { return isClosed(s.Ready) && s.leads() && allSynced(synced) }
-	sees := seen{s, h, templates.CoreV1()}
+	sees := seen{s, h, templates.CoreV1(), &follow.Gathered{}}
 	c := capacity.New(requests, sees, s.promises, leads, time.Now, Logger(ctx))
 	if h.SharedDRAManager() != nil {
 		c.WithClaims(devices{sees, templates})
 		s.promises.Check(func(ids []claims.ID) bool { return s.planner == nil || s.planner.Taken(ids) })
 	}
-	if synced, err = kickAtEvents(h, c); err != nil {
+	if synced, err = kickAtEvents(h, c, sees.pods); err != nil {
 		return err
 	}
 	s.capacity.Store(c)
@@ -86,7 +87,8 @@ func (s *Shared) answerRequests(ctx context.Context, h fwk.Handle) error {
 
 // kickAtEvents has requests looked at again when nodes, pods or devices have changed. The ledger's changes do the same.
 // Until the informers are synced, nodes and devices seem to be missing. Only an election has a scheduler wait for them.
-func kickAtEvents(h fwk.Handle, c *capacity.Controller) (synced []cache.InformerSynced, err error) {
+func kickAtEvents(h fwk.Handle, c *capacity.Controller, pods *follow.Gathered) (synced []cache.InformerSynced,
+	err error) {
 	core := h.SharedInformerFactory().Core().V1()
 	all := map[string]cache.SharedIndexInformer{"nodes": core.Nodes().Informer(), "pods": core.Pods().Informer()}
 	if h.SharedDRAManager() != nil { // it follows these, too
@@ -99,14 +101,39 @@ func kickAtEvents(h fwk.Handle, c *capacity.Controller) (synced []cache.Informer
 		if name == "classes of devices" {
 			do = c.Recount
 		}
-		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { do() },
-			UpdateFunc: func(any, any) { do() }, DeleteFunc: func(any) { do() }})
+		var handler cache.ResourceEventHandler = cache.ResourceEventHandlerFuncs{AddFunc: func(any) { do() },
+			UpdateFunc: func(any, any) { do() }, DeleteFunc: func(any) { do() }}
+		if name == "pods" { // a pod is gathered before requests are looked at again
+			handler = both{pods, handler}
+		}
+		r, err := i.AddEventHandler(handler)
 		if err != nil {
 			return nil, fmt.Errorf("follow %s: %w", name, err)
 		}
 		synced = append(synced, r.HasSynced)
 	}
 	return synced, nil
+}
+
+// both has two handlers handle each event, one after the other.
+type both [2]cache.ResourceEventHandler
+
+func (b both) OnAdd(o any, initial bool) {
+	for _, h := range b {
+		h.OnAdd(o, initial)
+	}
+}
+
+func (b both) OnUpdate(before, o any) {
+	for _, h := range b {
+		h.OnUpdate(before, o)
+	}
+}
+
+func (b both) OnDelete(o any) {
+	for _, h := range b {
+		h.OnDelete(o)
+	}
 }
 
 // allSynced reports whether all informers have the objects that there were when they began.
@@ -147,6 +174,7 @@ type seen struct {
 	*Shared
 	handle    fwk.Handle
 	templates corev1.PodTemplatesGetter
+	pods      *follow.Gathered
 }
 
 // Stage implements capacity.Cluster.
@@ -156,14 +184,18 @@ func (c seen) Stage(of *staged.Requests) (*staged.Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
-	v := &kube.View{States: slices.Collect(c.Book.Snapshot().All()), Served: c.served()}
+	book := c.Book.Snapshot()
+	v := &kube.View{Nodes: make([]v1.Node, 0, len(nodes)), Served: c.served(),
+		States: slices.AppendSeq(make([]*state.Node, 0, book.Len()), book.All())}
 	for _, n := range nodes {
 		if c.options.Nodes == nil || c.options.Nodes.Matches(labels.Set(n.Labels)) {
 			v.Nodes = append(v.Nodes, *n)
 		}
 	}
-	for _, p := range c.amounts.Pods() {
-		v.Pods = append(v.Pods, (*kube.Whole)(p))
+	pods := c.pods.All()
+	v.Pods = make([]kube.Stored, len(pods))
+	for i, p := range pods {
+		v.Pods[i] = (*kube.Whole)(p)
 	}
 	return staged.OfAgain(v, of)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/tenon-numa/tenon/scheduler/capacity"
+	"github.com/tenon-numa/tenon/scheduler/follow"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/steer"
 )
@@ -32,7 +33,7 @@ func (f following) SharedDRAManager() fwk.SharedDRAManager { return struct{ fwk.
 func TestRequestsWaitForInformers(t *testing.T) {
 	h := following{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
 	c := capacity.New(nil, nil, nil, nil, time.Now, klog.Background())
-	synced, err := kickAtEvents(h, c)
+	synced, err := kickAtEvents(h, c, &follow.Gathered{})
 	if err != nil {
 		t.Fatal(err)
 	}
