@@ -83,3 +83,38 @@ func BenchmarkAnswers(b *testing.B) {
 		}
 	}
 }
+
+// Why requests have no room is searched anew for a tenth of the time at most, however many wait: other pods need the
+// CPU. Each request has its turn.
+func TestReasonsAreRenewedSparingly(t *testing.T) {
+	w := newWorld(t, 1, 8)
+	for i := range 40 {
+		w.ask(fmt.Sprint("large", i), 3, 8)
+	}
+	w.Controller.now = func() time.Time { // whatever is done takes time
+		w.time = w.time.Add(time.Millisecond)
+		return w.time
+	}
+	since := func(due time.Time) (rounds int) {
+		for ; rounds < 1000; rounds++ {
+			w.round(t.Context())
+			w.time = w.time.Add(pause)
+			old := 0
+			for _, r := range w.known {
+				if r.explained.Before(due) {
+					old++
+				}
+			}
+			if old == 0 {
+				return rounds + 1
+			}
+		}
+		t.Fatal("some reasons are not searched")
+		return 0
+	}
+	first := since(w.time)
+	w.time = w.time.Add(explaining)
+	if again := since(w.time); again < 5*first {
+		t.Errorf("all reasons were renewed in %d rounds; the first were found in %d rounds", again, first)
+	}
+}

@@ -112,14 +112,24 @@ type Controller struct {
 	wanted    atomic.Pointer[map[string]int] // see Wanted
 	// waited is how long the present round has waited for the API server.
 	waited time.Duration
+	// anew is when reasons that are known are searched again.
+	anew time.Time
 }
 
-// pause is the least time between two rounds: a burst of changes is looked at once.
-const pause = 100 * time.Millisecond
+// pause is the least time between two rounds: a burst of changes is looked at once. spare is the time up to which the
+// pause is made longer so that rounds take a tenth of a CPU: an answer must not take much longer than a second.
+const (
+	pause = 100 * time.Millisecond
+	spare = 400 * time.Millisecond
+)
 
 // rest returns how long to pause after a round that took a time. After much work it is longer, so that rounds take a
-// third of a CPU at most. Waiting for the API server takes no CPU, and a slow one must not hold up answers twice.
-func (c *Controller) rest(took time.Duration) time.Duration { return max(pause, 2*(took-c.waited)) }
+// third of a CPU at most, and little from pods that are scheduled meanwhile. Waiting for the API server takes no CPU,
+// and a slow one must not hold up answers twice.
+func (c *Controller) rest(took time.Duration) time.Duration {
+	worked := took - c.waited
+	return max(pause, 2*worked, min(9*worked, spare))
+}
 
 // Restoring bounds how long nothing is decided, and no pod scheduled, because room that was promised before is not kept
 // again yet.

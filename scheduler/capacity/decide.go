@@ -146,8 +146,12 @@ func (d *deciding) short(r *request) bool {
 	return false
 }
 
-// explaining is how long an explanation lasts, although nodes have changed.
+// explaining is how long an explanation lasts at least, although nodes have changed.
 const explaining = time.Minute
+
+// renewing is how long a look searches reasons anew, besides the last one. That takes a tenth of a CPU at most: an old
+// reason is still a hint, and other pods need the time.
+const renewing = brief / 4
 
 // A request that is not short for certain is searched room for again after patience times what the last search took.
 const patience = 20
@@ -164,14 +168,23 @@ func (r *request) spend(took time.Duration) {
 // explainSome searches room for requests that have none, since a search finds reasons. Requests without any search come
 // first, and then the one whose search is longest ago.
 func (d *deciding) explainSome(ctx context.Context, short []*request) {
-	began := d.now()
+	began, waited := d.now(), d.waited
+	anew := false
+	defer func() {
+		if now := d.now(); anew {
+			d.anew = now.Add(9 * (now.Sub(began) - d.waited + waited))
+		}
+	}()
 	slices.SortStableFunc(short, func(a, b *request) int { return a.explained.Compare(b.explained) })
 	for i, r := range short {
 		took := d.now().Sub(began)
 		switch {
 		case d.now().Sub(r.explained) < explaining:
 			return
+		case !r.explained.IsZero() && (d.now().Before(d.anew) || i > 0 && took > renewing):
+			return
 		case i == 0 || took < brief:
+			anew = !r.explained.IsZero()
 			d.decide(ctx, r, true)
 		case took > 2*brief:
 			d.Kick() // the next round goes on
