@@ -38,6 +38,7 @@ bench-go = go test -run '^$$' -bench . -benchmem ./core/... && \
 	go test -run '^$$' -bench AgainstPlain -benchtime 60x ./scheduler/plugin && \
 	go test -run '^$$' -bench AgainstTheKubelet -benchtime 100ms ./lab/kubelet
 bench-claims = go test -run '^$$' -bench Cycle -benchtime 200x ./scheduler/steer
+bench-requests = go test -run '^$$' -bench BesideRequests -benchtime 12x -timeout 0 ./scheduler/plugin
 bench-agent = go test -run '^$$' -bench Resident -benchtime 50x ./cmd/tenon-agent && \
 	go test -run '^$$' -bench Publish -benchtime 10x ./lab
 bench-packing = go run ./cmd/kubectl-tenon compare --trace all --runs 3 --cases 200 --page docs/packing.md && \
@@ -150,6 +151,7 @@ bench: ## Measure LAYER (make bench LAYER=core), or all from core to agent (50 m
 ## agent     what agents take of their nodes, and what they write (2 minutes)
 ## docs      all from core to scale, into docs/performance.md, docs/scale.md (45 minutes)
 ## claims    devices for claims, on 500 and 5,000 nodes, beside kube-scheduler's plugin
+## requests  cycles of other pods while ProvisioningRequests wait (8 minutes)
 ## attack    how long others' pods wait while a node or user attacks (15 minutes)
 ## trace     where the time of each of 600 pods goes, on NODES nodes (2 minutes)
 ## upstream  kube-scheduler's own benchmark (10 minutes; WORKLOADS=all takes 1 hour)

@@ -373,10 +373,13 @@ func (c *contender) leave(b testing.TB, but int) {
 }
 
 // used is the time that CPUs have spent for this process, in nanoseconds.
-func used(b *testing.B) int64 {
+func used(b *testing.B) int64 { return usedBy(b, syscall.RUSAGE_SELF) }
+
+// usedBy is the time that CPUs have spent for this process or thread, in nanoseconds.
+func usedBy(b *testing.B, who int) int64 {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+	if err := syscall.Getrusage(who, &u); err != nil {
+		b.Error(err)
 	}
 	return u.Utime.Nano() + u.Stime.Nano()
 }
