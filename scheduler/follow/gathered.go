@@ -47,14 +47,11 @@ func (g *Gathered) change(before, after any) {
 	if g.nodes == nil {
 		g.nodes = map[string][]*v1.Pod{}
 	}
-	if p, ok := before.(*v1.Pod); ok {
-		list := g.nodes[p.Spec.NodeName]
-		if at, there := slices.BinarySearchFunc(list, p, compare); there {
-			g.count--
-			if list = slices.Delete(list, at, at+1); len(list) == 0 {
-				delete(g.nodes, p.Spec.NodeName)
-			} else {
-				g.nodes[p.Spec.NodeName] = list
+	if p, ok := before.(*v1.Pod); ok && !g.remove(p.Spec.NodeName, p) {
+		// The last known state of a pod whose deletion was missed may be older than its last event.
+		for node := range g.nodes {
+			if g.remove(node, p) {
+				break
 			}
 		}
 	}
@@ -68,6 +65,22 @@ func (g *Gathered) change(before, after any) {
 		g.count++
 		g.nodes[p.Spec.NodeName] = slices.Insert(list, at, p)
 	}
+}
+
+// remove removes a pod from the list of a node, and reports whether it was there.
+func (g *Gathered) remove(node string, p *v1.Pod) bool {
+	list := g.nodes[node]
+	at, there := slices.BinarySearchFunc(list, p, compare)
+	if !there {
+		return false
+	}
+	g.count--
+	if list = slices.Delete(list, at, at+1); len(list) == 0 {
+		delete(g.nodes, node)
+	} else {
+		g.nodes[node] = list
+	}
+	return true
 }
 
 // All returns all pods. Pods of one node follow each other, in the same order each time.

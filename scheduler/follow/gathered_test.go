@@ -47,7 +47,7 @@ func TestPodsAreGathered(t *testing.T) {
 	g.OnUpdate(waits, bound)
 	g.OnAdd(on("d", "n"), false) // as after another list
 	wants("m a", "m b", "m c", "n d")
-	g.OnDelete(cache.DeletedFinalStateUnknown{Key: "ml/d", Obj: on("d", "n")})
+	g.OnDelete(cache.DeletedFinalStateUnknown{Key: "ml/d", Obj: on("d", "")}) // of a time before it had a node
 	g.OnDelete(bound)
 	g.OnDelete(bound)
 	wants("m a", "m c")
