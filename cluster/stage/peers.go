@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -267,6 +268,19 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 	}
 	n.setLeast()
 	return n
+}
+
+// Same implements whatif.Peers.
+func (p *peer) Same(o whatif.Peers) bool {
+	q, is := o.(*peer)
+	if !is || p.stage != q.stage || p.pod.Namespace != q.pod.Namespace || !maps.Equal(p.pod.Labels, q.pod.Labels) ||
+		!slices.Equal(p.ports, q.ports) || !slices.Equal(p.exclusive, q.exclusive) || !maps.Equal(p.attaches, q.attaches) {
+		return false
+	}
+	a, b := &p.pod.Spec, &q.pod.Spec
+	return equality.Semantic.DeepEqual(a.Affinity, b.Affinity) &&
+		equality.Semantic.DeepEqual(a.TopologySpreadConstraints, b.TopologySpreadConstraints) &&
+		maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(a.Tolerations, b.Tolerations)
 }
 
 // asPeer returns an existing pod as a peer, with its anti-affinity unless that cannot be read.

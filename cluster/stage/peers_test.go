@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -44,6 +47,56 @@ func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 					t.Errorf("%s: %s, remedy %q", x.Text(), x.When(), x.Remedy())
 				}
 			}
+		}
+	}
+}
+
+// Pods are the same if each could stand for the other one, wherever it is.
+func TestPodsThatWantTheSame(t *testing.T) {
+	x := map[string]string{"app": "x"}
+	apart := &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname",
+			LabelSelector: &metav1.LabelSelector{MatchLabels: x}}}}}
+	port := func(n int32) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: n, ContainerPort: n}} }
+	}
+	for name, c := range map[string]struct {
+		a, b func(*v1.Pod)
+		want bool
+	}{
+		"equal": {nil, nil, true},
+		"requests": {nil, func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("2")
+		}, false},
+		"node selector": {nil, func(p *v1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "b"}
+		}, false},
+		"a request of its own": {nil, func(p *v1.Pod) {
+			p.Annotations = map[string]string{podapi.ConsumeAnnotation: "r", podapi.ClassAnnotation: podapi.Class}
+		}, false},
+		"scoring": {nil, func(p *v1.Pod) {
+			p.Annotations = map[string]string{"tenon.sh/scoring-strategy": "MostAllocated"}
+		}, false},
+		"namespace":     {nil, func(p *v1.Pod) { p.Namespace = "other" }, false},
+		"labels":        {nil, func(p *v1.Pod) { p.Labels = x }, false},
+		"anti-affinity": {nil, func(p *v1.Pod) { p.Spec.Affinity = apart }, false},
+		"both apart": {func(p *v1.Pod) { p.Spec.Affinity = apart }, func(p *v1.Pod) { p.Spec.Affinity = apart.DeepCopy() },
+			true},
+		"spread": {nil, func(p *v1.Pod) {
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1,
+				TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: v1.DoNotSchedule}}
+		}, false},
+		"one port":  {port(80), port(80), true},
+		"two ports": {port(80), port(81), false},
+	} {
+		s := made(t, []v1.Node{node("a", nil), node("b", nil)}, running("a", "", "1", c.a), running("b", "", "1", c.b))
+		all := s.Pending()
+		if got := all[0].Want.Same(all[1].Want); got != c.want || all[1].Want.Same(all[0].Want) != got {
+			t.Errorf("%s: the same: %t", name, got)
+		}
+		if wants := []*whatif.Want{all[0].Want, all[1].Want}; s.Unrelated(wants) && name == "labels" &&
+			!wants[0].Same(wants[1]) {
+			t.Error("no pod looks at labels, and these make a difference")
 		}
 	}
 }

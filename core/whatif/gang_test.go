@@ -126,6 +126,7 @@ type alone struct{}
 type apart struct{ taken map[int]bool }
 
 func (alone) Among([]Node) Neighbours  { return apart{map[int]bool{}} }
+func (alone) Same(Peers) bool          { return true }
 func (a apart) Placed(_ Peers, at int) { a.taken[at] = true }
 func (a apart) Lets(at int) bool       { return !a.taken[at] }
 

@@ -9,6 +9,8 @@ import "github.com/tenon-numa/tenon/core/place"
 type Peers interface {
 	// Among returns the pod's neighbours on the nodes of a plan, by position. Nodes that are gone do not count.
 	Among(nodes []Node) Neighbours
+	// Same reports whether another pod has the same requirements, and the requirements of others mean the same for it.
+	Same(o Peers) bool
 }
 
 // Neighbours decides for one pod to which nodes its own requirements and those of all other pods let it go.

@@ -118,6 +118,26 @@ func scattered(t *testing.T, change func(p *v1.Pod)) string {
 	return string(text)
 }
 
+// withPod returns a cluster of a file with one more pod.
+func withPod(t *testing.T, cluster string, p v1.Pod) string {
+	t.Helper()
+	var list struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Items      []any  `json:"items"`
+	}
+	if err := json.Unmarshal([]byte(cluster), &list); err != nil {
+		t.Fatal(err)
+	}
+	p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	list.Items = append(list.Items, p)
+	text, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // runDefrag runs the command with a cluster of a file.
 func runDefrag(t *testing.T, cluster string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
@@ -298,5 +318,40 @@ func TestBudgetsBoundHowManyLeaveAtATime(t *testing.T) {
 			allowed == 2 && strings.Contains(out, "at a time") {
 			t.Errorf("%d allowed: exit code %d, want %q in\n%s", allowed, code, want, out)
 		}
+	}
+}
+
+// A pod without any room keeps no other pod from getting some, unless that one is equal to it.
+func TestAPodWithoutRoomKeepsOnlyEqualOnesFromIt(t *testing.T) {
+	of := func(name string, change func(*v1.Pod)) v1.Pod {
+		p := runningPod(name, "", "28", "10Gi", "1")
+		p.Spec.Priority = new(int32(40)) // that of wide, which is younger
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "none"} }
+	labelled := func(p *v1.Pod) { p.Labels = map[string]string{"app": "train"} }
+	for name, c := range map[string]struct {
+		change  func(*v1.Pod) // of the older pod
+		cluster func(*v1.Pod)
+		want    string
+	}{
+		"it selects a node that is not there": {selects, nil, "pod/ml/train-0\n"},
+		"others have to be apart from it": {labelled, func(p *v1.Pod) {
+			if p.Spec.NodeName != "" { // no node takes a pod with its label
+				p.Spec.Affinity = apartFrom("app", "train")
+				p.Labels = nil
+			}
+		}, "pod/ml/train-0\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := withPod(t, scattered(t, c.cluster), of("older", c.change))
+			out, errs, code := runDefrag(t, cluster, "--pending", "--any", "-o", "name")
+			if out != c.want || errs != "" || code != 0 {
+				t.Errorf("got %q, exit code %d, stderr %q; want %q", out, code, errs, c.want)
+			}
+		})
 	}
 }

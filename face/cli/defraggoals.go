@@ -23,11 +23,12 @@ func (d *defragmentation) findAny(step func() error) error {
 	all := slices.Clone(d.problem.Pods)
 	slices.SortStableFunc(all, func(a, b defrag.Goal) int { return cmp.Compare(b.Priority, a.Priority) })
 	d.problem.Pods = nil
-	refused := map[string]bool{}
+	var refused []defrag.Goal
 	tried := 0
 	for _, g := range all {
-		kind := fmt.Sprintf("%s %v %v %d %p", g.Want.Pod.Shape(), g.Want.Demand, g.Want.Needs, g.Priority, g.Want.Devices)
-		if refused[kind] || tried == maxAny {
+		if tried == maxAny || slices.ContainsFunc(refused, func(o defrag.Goal) bool {
+			return o.Priority == g.Priority && o.Want.Same(g.Want)
+		}) {
 			d.without = append(d.without, g.ID.String())
 			continue
 		}
@@ -45,7 +46,7 @@ func (d *defragmentation) findAny(step func() error) error {
 		if d.result.Plan == nil {
 			d.result = r // why the first one has no room
 		}
-		refused[kind] = true
+		refused = append(refused, g)
 		d.without = append(d.without, g.ID.String())
 	}
 	if len(d.problem.Pods) > 0 || len(all) > 0 && len(d.problem.Empty)+len(d.problem.Must) == 0 {
