@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -129,11 +130,11 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is the pod of which more are to fit"
 	case !b.Bare && metav1.GetControllerOf(p) == nil:
 		return "has no controller that would create it again"
-	case !b.Bare && controlledBy(p, "Job") && p.Annotations[podapi.SafeToEvict] != "true":
+	case !b.Bare && controlledBy(p, jobs()) && p.Annotations[podapi.SafeToEvict] != "true":
 		return "is of a Job, for which an eviction may count as a failure, and lacks the annotation " +
 			podapi.SafeToEvict + "=true"
 	case !b.Bare && !replaced(p):
-		return "is controlled by a " + printable.Clip(metav1.GetControllerOf(p).Kind, 40) + ", which may not create it again"
+		return "is controlled by a " + ofController(p) + ", which may not create it again"
 	case p.Annotations[podapi.SafeToEvict] == "false":
 		return "has the annotation " + podapi.SafeToEvict + "=false"
 	case inGang(p):
@@ -146,16 +147,30 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 	return ""
 }
 
+// jobs is the kind of Jobs of Kubernetes. Kinds of the same name in other APIs, such as Volcano's, may do otherwise.
+func jobs() schema.GroupKind { return schema.GroupKind{Group: "batch", Kind: "Job"} }
+
 // replaced reports whether a controller creates a pod like an evicted one, as long as it has replicas. What runs steps
 // takes an eviction for a failure.
 func replaced(p *v1.Pod) bool {
-	return controlledBy(p, "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
+	return controlledBy(p, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
+		schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Kind: "ReplicationController"}, jobs())
 }
 
 // controlledBy reports whether the controller of a pod is of one of the kinds.
-func controlledBy(p *v1.Pod, kinds ...string) bool {
+func controlledBy(p *v1.Pod, kinds ...schema.GroupKind) bool {
 	owner := metav1.GetControllerOf(p)
-	return owner != nil && slices.Contains(kinds, owner.Kind)
+	return owner != nil && slices.Contains(kinds, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
+}
+
+// ofController names the kind of a pod's controller for people.
+func ofController(p *v1.Pod) string {
+	owner := metav1.GetControllerOf(p)
+	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+	if kind.Group == "" {
+		return printable.Clip(kind.Kind, 40)
+	}
+	return printable.Clip(kind.Kind, 40) + " of " + printable.Clip(kind.Group, 60)
 }
 
 // inGang reports whether a pod has a mark of a gang.

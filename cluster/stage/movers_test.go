@@ -13,7 +13,8 @@ import (
 
 func controlled(kind string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: "o",
+			Controller: new(true)}}
 		p.Labels = map[string]string{"app": p.Name}
 	}
 }
@@ -82,5 +83,32 @@ func TestAStageWithoutPodsThatLeave(t *testing.T) {
 	if len(after.Nodes()[1].Pods) != 1 || len(after.Pods()) != 1 || s.Nodes()[1].Left("cpu") != 3000 ||
 		len(s.Pods()) != 2 {
 		t.Errorf("%d pods are left; before %d", len(after.Pods()), len(s.Pods()))
+	}
+}
+
+// What a kind of another API does after an eviction is not known from its name.
+func TestKindsOfOtherGroupsDoNotMove(t *testing.T) {
+	of := func(api, kind string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: api, Kind: kind, Name: "o", UID: "o",
+				Controller: new(true)}}
+			p.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+		}
+	}
+	s := made(t, []v1.Node{node("n", nil)}, running("set", "n", "1", of("apps/v1", "StatefulSet")),
+		running("rc", "n", "1", of("v1", "ReplicationController")), running("job", "n", "1", of("batch/v1", "Job")),
+		running("kruise", "n", "1", of("apps.kruise.io/v1beta1", "StatefulSet")),
+		running("volcano", "n", "1", of("batch.volcano.sh/v1alpha1", "Job")))
+	got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
+	if err != nil || len(got.Movers) != 3 || len(got.Fixed) != 2 {
+		t.Fatalf("%d pods may move, these not: %+v, %v", len(got.Movers), got.Fixed, err)
+	}
+	for i, want := range []string{"StatefulSet of apps.kruise.io", "Job of batch.volcano.sh"} {
+		if why := "is controlled by a " + want + ", which may not create it again"; got.Fixed[i].Why != why {
+			t.Errorf("%s: %q, want %q", got.Fixed[i].Pod, got.Fixed[i].Why, why)
+		}
+	}
+	if got, err = s.Movers(t.Context(), defrag.Bounds{Bare: true}, time.Now()); err != nil || len(got.Movers) != 5 {
+		t.Errorf("with --bare, these may not move: %+v, %v", got.Fixed, err)
 	}
 }

@@ -97,18 +97,18 @@ func tally(now, before map[types.UID]*v1.Pod, gone []move) (runs, fresh map[type
 }
 
 // controllers are the kinds of controllers whose pods move.
-var controllers = map[string]schema.GroupVersionResource{
-	"ReplicaSet":            {Group: "apps", Version: "v1", Resource: "replicasets"},
-	"StatefulSet":           {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
-	"Job":                   {Group: "batch", Version: "v1", Resource: "jobs"},
+var controllers = map[schema.GroupKind]schema.GroupVersionResource{
+	{Group: "apps", Kind: "ReplicaSet"}:  {Group: "apps", Version: "v1", Resource: "replicasets"},
+	{Group: "apps", Kind: "StatefulSet"}: {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	{Kind: "ReplicationController"}:      {Version: "v1", Resource: "replicationcontrollers"},
+	{Group: "batch", Kind: "Job"}:        {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
 // complete reports whether it is certain that the controller of a pod creates no more pods, with so many alive.
 func (x *carrying) complete(ctx context.Context, m move, alive int64) bool {
 	owner := metav1.GetControllerOfNoCopy(m.pod)
-	resource, known := controllers[owner.Kind]
-	if !known {
+	resource, known := controllers[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	if !known { // such as a kind of the same name in another API
 		return false
 	}
 	o, err := x.dynamic.Resource(resource).Namespace(m.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})

@@ -1,6 +1,9 @@
 package room
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
 )
 
 // A controller whose pod was evicted has one pod less, also while a list shows the pod as it was.
@@ -56,6 +60,36 @@ func TestHowManyPodsAControllerWants(t *testing.T) {
 		}
 		if got := wanted(o, 2); got != want {
 			t.Errorf("%s: %d pods, want %d", text, got, want)
+		}
+	}
+}
+
+// A controller that is gone creates no more pods. It is not gone because another API has none of its name.
+func TestAControllerOfAnotherGroupIsNotGone(t *testing.T) {
+	c, err := New(&rest.Config{Host: "http://server", Transport: inPlace(func(r *http.Request) *http.Response {
+		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+				"reason": "NotFound"}`)), Request: r}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for of, want := range map[metav1.OwnerReference]bool{
+		{APIVersion: "apps/v1", Kind: "StatefulSet"}:                true,
+		{APIVersion: "apps/v1beta2", Kind: "StatefulSet"}:           true, // an old pod names the API of its time
+		{APIVersion: "v1", Kind: "ReplicationController"}:           true,
+		{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet"}: false,
+		{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job"}:      false,
+		{APIVersion: "v1", Kind: "StatefulSet"}:                     false,
+		{APIVersion: "a/b/c", Kind: "StatefulSet"}:                  false,
+		{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet"}:   false,
+	} {
+		owner := of
+		owner.Name, owner.UID, owner.Controller = "set", "set", new(true)
+		m := move{Move: Move{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "set-0"}},
+			pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner}}}, owner: "set"}
+		if got := (&carrying{Cluster: c}).complete(t.Context(), m, 0); got != want {
+			t.Errorf("%s of %s creates no more pods: %t", of.Kind, of.APIVersion, got)
 		}
 	}
 }
