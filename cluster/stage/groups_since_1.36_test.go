@@ -51,3 +51,12 @@ func TestTheAPIServerIsAskedForPrioritiesOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// A pod that waits and names a PodGroup starts with others of it.
+func TestAPodThatWaitsNamesItsGroup(t *testing.T) {
+	grouped := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")} }
+	s := made(t, []v1.Node{node("a", nil)}, running("x", "", "1", grouped), running("y", "", "1", nil))
+	if got := s.Pending(); got[0].Gang != "PodGroup ml/g" || got[1].Gang != "" {
+		t.Errorf("%q and %q", got[0].Gang, got[1].Gang)
+	}
+}

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
-	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/place"
@@ -171,14 +170,6 @@ func ofController(p *v1.Pod) string {
 		return printable.Clip(kind.Kind, 40)
 	}
 	return printable.Clip(kind.Kind, 40) + " of " + printable.Clip(kind.Group, 60)
-}
-
-// inGang reports whether a pod has a mark of a gang.
-func inGang(p *v1.Pod) bool {
-	return group.Of(&p.Spec) != "" || p.Annotations[podapi.VolcanoGroup] != "" ||
-		p.Annotations[podapi.KoordinatorGang] != "" || p.Labels["scheduling.x-k8s.io/pod-group"] != "" ||
-		p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
-		p.Labels["leaderworkerset.sigs.k8s.io/name"] != "" || p.Labels["jobset.sigs.k8s.io/jobset-name"] != ""
 }
 
 // localData reports whether a pod keeps data in an emptyDir on a disk, as kubectl drain asks. Those in memory, such as

@@ -112,3 +112,52 @@ func TestKindsOfOtherGroupsDoNotMove(t *testing.T) {
 		t.Errorf("with --bare, these may not move: %+v, %v", got.Fixed, err)
 	}
 }
+
+// A pod that starts only with others does not move, and no others move for it alone. Volcano gives each pod a group,
+// also where there is no gang.
+func TestMarksOfGangs(t *testing.T) {
+	note := func(key, value string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Annotations = map[string]string{key: value} }
+	}
+	label := func(key, value string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Labels = map[string]string{key: value} }
+	}
+	bare := func(p *v1.Pod) {
+		p.OwnerReferences = nil
+		note("scheduling.k8s.io/group-name", "podgroup-uid-x")(p)
+	}
+	for name, c := range map[string]struct {
+		mark  func(*v1.Pod)
+		gang  string
+		stays bool
+	}{
+		"none":                 {nil, "", false},
+		"Coscheduling":         {label("scheduling.x-k8s.io/pod-group", "g"), "PodGroup ml/g", true},
+		"Koordinator":          {note("gang.scheduling.koordinator.sh/name", "g"), "gang ml/g", true},
+		"YuniKorn":             {note("yunikorn.apache.org/task-group-name", "g"), "task group ml/g", true},
+		"Volcano":              {note("scheduling.k8s.io/group-name", "g"), "PodGroup ml/g", true},
+		"Volcano's own":        {note("scheduling.k8s.io/group-name", "podgroup-o"), "", false},
+		"Volcano's of its pod": {bare, "", false},
+		"Volcano's of another": {note("scheduling.k8s.io/group-name", "podgroup-p"), "PodGroup ml/podgroup-p", true},
+		"Kueue":                {label("kueue.x-k8s.io/pod-group-name", "g"), "", true},
+		"LeaderWorkerSet":      {label("leaderworkerset.sigs.k8s.io/name", "g"), "", true},
+		"JobSet":               {label("jobset.sigs.k8s.io/jobset-name", "g"), "", true},
+		"no text":              {note("gang.scheduling.koordinator.sh/name", "a\x1b[1mb"), `gang "ml/a\x1b[1mb"`, true},
+	} {
+		of := func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "o", UID: "o",
+				Controller: new(true)}}
+			if c.mark != nil {
+				c.mark(p)
+			}
+		}
+		s := made(t, []v1.Node{node("n", nil)}, running("x", "n", "1", of), running("x", "", "1", of))
+		if got := s.Pending(); len(got) != 1 || got[0].Gang != c.gang {
+			t.Errorf("%s: the pod that waits starts with %q, want %q", name, got[0].Gang, c.gang)
+		}
+		got, err := s.Movers(t.Context(), defrag.Bounds{Bare: true}, time.Now())
+		if err != nil || len(got.Fixed) == 1 != c.stays {
+			t.Errorf("%s: these may not move: %+v, %v", name, got.Fixed, err)
+		}
+	}
+}

@@ -440,6 +440,7 @@ func (s *Stage) toPlace(p *v1.Pod) *whatif.Workload {
 	if err == nil {
 		var w *whatif.Workload
 		if w, err = s.workload(t, p); err == nil {
+			w.Gang = startsWith(p)
 			return w
 		}
 	}

@@ -52,6 +52,9 @@ type Workload struct {
 	Unequal []string
 	// Group is the name of the PodGroup that the pods name, in their namespace; "" if they name none.
 	Group string
+	// Gang names for people the pods with which a scheduler starts an existing pod, or not at all, such as "PodGroup
+	// ml/train"; "" if the pod starts alone.
+	Gang string
 	// Ungrouped: the API server drops the name of the PodGroup from the pods.
 	Ungrouped bool
 	// Guessed: Count is a guess, since the kind of the object is not known.

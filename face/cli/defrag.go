@@ -95,7 +95,8 @@ type defragFlags struct {
 	asked []string
 	// least is how many pods of usual shapes fitted when the plan was made that is carried out.
 	least map[string]int
-	// automatic: no person sees the plan before it is carried out. Pods whose devices are not judged get no room then.
+	// automatic: no person sees the plan before it is carried out. Pods whose devices are not judged get no room then, and
+	// neither do pods of gangs.
 	automatic bool
 	// only, if not nil, are the UIDs of the only pods that may move, if a plan is carried out.
 	only map[string]bool

@@ -264,3 +264,44 @@ func TestNoPodsMoveByThemselvesForUnjudgedDevices(t *testing.T) {
 		t.Errorf("a person carries nothing out: exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
 	}
 }
+
+// A pod that starts only with others gets no room by itself: pods would move, and it would not start. A person may
+// decide otherwise, and is warned unless all pods of the gang get room.
+func TestNoPodsMoveByThemselvesForPartOfAGang(t *testing.T) {
+	const why = "no pods move for ml/wide, since it starts only with others of PodGroup ml/train"
+	gang := func(p *v1.Pod) {
+		if strings.HasPrefix(p.Name, "wide") {
+			p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "train"}
+		}
+	}
+	other := runningPod("wide-2", "", "20", "10Gi", "1")
+	other.Spec.Priority = new(int32(40))
+	gang(&other)
+	cluster := withPod(t, scattered(t, gang), other)
+	w := &recorded{}
+	s := Setup{Stages: stages([]byte(cluster)), Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
+	out, errs, code := runWith(t, s, "", "defrag", "--pending", "--any", "--apply", "--yes")
+	if code != ExitNo || w.ran > 0 || !strings.Contains(errs, why) {
+		t.Errorf("exit code %d, %d runs\n%s%s", code, w.ran, out, errs)
+	}
+	got, err := s.PlanMoves(t.Context(), MoveQuestion{For: []string{"ml/wide"}, Most: 3})
+	if err != nil || got.Plan != nil || got.Why != why {
+		t.Errorf("another program gets %+v, %v", got, err)
+	}
+	for args, warning := range map[string]string{
+		"--for ml/wide": "Warning: 1 other pod of PodGroup ml/train waits, and is to get no room: pods of a gang start " +
+			"only with the others\n",
+		"--for ml/wide --for ml/wide-2": "",
+		"--pending":                     "",
+		"--pending --any": "Warning: not all pods of PodGroup ml/train may get room, and they start only with the " +
+			"others: without --any, all of them get room or none\n",
+	} {
+		if out, errs, code := runDefrag(t, cluster, strings.Fields(args)...); code != 0 || errs != warning {
+			t.Errorf("%s: exit code %d, stderr %q, want %q\n%s", args, code, errs, warning, out)
+		}
+	}
+	args := strings.Fields("defrag --for ml/wide --for ml/wide-2 --apply --yes")
+	if out, errs, code := runWith(t, s, "", args...); code != 0 || w.ran != 1 || len(w.plan.Goals) != 2 {
+		t.Errorf("the whole gang: exit code %d, %d runs of %+v\n%s%s", code, w.ran, w.plan, out, errs)
+	}
+}

@@ -61,31 +61,9 @@ func (d *defragmentation) findAny(step func() error) error {
 func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out []*task, notJudged []string,
 	err error) {
 	var waiting []*task
-	wanted := map[string]bool{}
-	var named []string
-	for _, ref := range f.pods {
-		id := a.fullName(ref)
-		named, wanted[id] = append(named, id), true
-	}
 	if f.pending || len(f.pods) > 0 {
-		for _, w := range s.Pending() {
-			id := w.Namespace + "/" + w.Name
-			if w.Held && wanted[id] && f.only == nil {
-				return nil, nil, fmt.Errorf("--for: pod %s has scheduling gates or is being deleted: no scheduler "+
-					"places it now", id)
-			}
-			if why := notForMoves(f, w); why != "" && (f.pending || wanted[id]) && !w.Held {
-				notJudged = append(notJudged, why)
-				fmt.Fprintln(stderr, "Warning: "+why)
-			} else if (f.pending || wanted[id]) && !w.Held {
-				waiting = append(waiting, &task{workload: w, wanted: w.Count, waiting: true})
-			}
-			delete(wanted, id)
-		}
-	}
-	for _, id := range named {
-		if wanted[id] && f.only == nil {
-			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
+		if waiting, notJudged, err = a.waitingGoals(f, s.Pending(), stderr); err != nil {
+			return nil, nil, err
 		}
 	}
 	if len(f.files) > 0 || f.like != "" {
@@ -107,14 +85,76 @@ func (a *app) goals(f defragFlags, s Stage, all *inputs, stderr io.Writer) (out 
 	return out, notJudged, err
 }
 
-// notForMoves returns why no pods move for a pod that waits, although a plan may be possible; "" if they may. No person
-// sees an automatic plan, so it would move pods for nothing if the pod gets no devices.
-func notForMoves(f defragFlags, w *whatif.Workload) string {
-	if !f.automatic || len(w.UnjudgedDevices) == 0 {
-		return ""
+// waitingGoals returns the pods that wait and are to get room, and why others get none that were asked for.
+func (a *app) waitingGoals(f defragFlags, pending []*whatif.Workload, stderr io.Writer) (out []*task, not []string,
+	err error) {
+	wanted := map[string]bool{}
+	var named []string
+	for _, ref := range f.pods {
+		id := a.fullName(ref)
+		named, wanted[id] = append(named, id), true
 	}
-	return fmt.Sprintf("no pods move for %s/%s, since what it asks for is not judged: %s", w.Namespace, w.Name,
-		strings.Join(w.UnjudgedDevices, ", "))
+	for _, w := range pending {
+		id := w.Namespace + "/" + w.Name
+		if w.Held && wanted[id] && f.only == nil {
+			return nil, nil, fmt.Errorf("--for: pod %s has scheduling gates or is being deleted: no scheduler "+
+				"places it now", id)
+		}
+		if why := notForMoves(f, w); why != "" && (f.pending || wanted[id]) && !w.Held {
+			not = append(not, why)
+			fmt.Fprintln(stderr, "Warning: "+why)
+		} else if (f.pending || wanted[id]) && !w.Held {
+			out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
+		}
+		delete(wanted, id)
+	}
+	for _, id := range named {
+		if wanted[id] && f.only == nil {
+			return nil, nil, fmt.Errorf("--for: no pod %s waits for a node", id)
+		}
+	}
+	warnOfParts(f, pending, out, stderr)
+	return out, not, nil
+}
+
+// notForMoves returns why no pods move for a pod that waits, although a plan may be possible; "" if they may. No person
+// sees an automatic plan, so it would move pods for nothing if the pod gets no devices, or does not start alone.
+func notForMoves(f defragFlags, w *whatif.Workload) string {
+	switch {
+	case !f.automatic:
+		return ""
+	case len(w.UnjudgedDevices) > 0:
+		return fmt.Sprintf("no pods move for %s/%s, since what it asks for is not judged: %s", w.Namespace, w.Name,
+			strings.Join(w.UnjudgedDevices, ", "))
+	case w.Gang != "":
+		return fmt.Sprintf("no pods move for %s/%s, since it starts only with others of %s", w.Namespace, w.Name, w.Gang)
+	}
+	return ""
+}
+
+// warnOfParts warns of gangs that perhaps do not get room as a whole: pods would move for nothing.
+func warnOfParts(f defragFlags, pending []*whatif.Workload, goals []*task, stderr io.Writer) {
+	others := map[string]int{} // pods that wait, by gang, without the goals
+	for _, w := range pending {
+		others[w.Gang]++
+	}
+	var gangs []string // with goals
+	for _, t := range goals {
+		if others[t.workload.Gang]--; t.workload.Gang != "" && !slices.Contains(gangs, t.workload.Gang) {
+			gangs = append(gangs, t.workload.Gang)
+		}
+	}
+	for _, gang := range gangs {
+		switch n := others[gang]; {
+		case n > 0:
+			fmt.Fprintf(stderr, "Warning: %s of %s %s, and %s to get no room: pods of a gang start only with the others\n",
+				choose(n, "1 other pod", fmt.Sprintf("%d other pods", n)), gang, choose(n, "waits", "wait"),
+				choose(n, "is", "are"))
+		case f.any:
+			fmt.Fprintf(stderr, "Warning: not all pods of %s may get room, and they start only with the others: without "+
+				"--any, all of them get room or none\n", gang)
+		}
+	}
 }
 
 // fullName returns NAMESPACE/NAME of a pod that the user names.

@@ -27,6 +27,8 @@ var keys = map[string]string{
 	"podapi.MoveCostAnnotation":      "tenon.sh/move-cost",
 	"podapi.SafeToEvict":             "cluster-autoscaler.kubernetes.io/safe-to-evict",
 	"podapi.VolcanoGroup":            "scheduling.k8s.io/group-name",
+	"podapi.CoschedulingGroup":       "scheduling.x-k8s.io/pod-group",
+	"podapi.YuniKornGroup":           "yunikorn.apache.org/task-group-name",
 	"podapi.KoordinatorGang":         "gang.scheduling.koordinator.sh/name",
 	"about":                          "tenon.sh/align",
 	"annotation":                     "tenon.sh/align-ignore",
@@ -66,12 +68,9 @@ var keys = map[string]string{
 	"cluster/stage label":            "schedulingConstraints.topology", // a rack
 	"face/console l":                 "",
 
-	`"kueue.x-k8s.io/pod-group-name"`:       "kueue.x-k8s.io/pod-group-name",
-	`"leaderworkerset.sigs.k8s.io/name"`:    "leaderworkerset.sigs.k8s.io/name",
-	`"jobset.sigs.k8s.io/jobset-name"`:      "jobset.sigs.k8s.io/jobset-name",
-	`"scheduling.k8s.io/group-name"`:        "scheduling.k8s.io/group-name",
-	`"scheduling.x-k8s.io/pod-group"`:       "scheduling.x-k8s.io/pod-group",
-	`"yunikorn.apache.org/task-group-name"`: "yunikorn.apache.org/task-group-name",
+	`"kueue.x-k8s.io/pod-group-name"`:    "kueue.x-k8s.io/pod-group-name",
+	`"leaderworkerset.sigs.k8s.io/name"`: "leaderworkerset.sigs.k8s.io/name",
+	`"jobset.sigs.k8s.io/jobset-name"`:   "jobset.sigs.k8s.io/jobset-name",
 }
 
 // Users may write false annotations and labels. For each such field that a program reads, the table has a row with the

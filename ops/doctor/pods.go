@@ -107,9 +107,9 @@ func (x *examination) alone(p *v1.Pod) {
 		return // Volcano has gangs of its own, and takes no pods of the other two
 	}
 	for _, m := range []struct{ group, whose string }{
-		{p.Annotations["scheduling.k8s.io/group-name"], "Volcano"},         // volcano.sh/apis, scheduling/v1beta1/labels.go
-		{p.Labels["scheduling.x-k8s.io/pod-group"], "Coscheduling"},        // scheduler-plugins, apis/scheduling/v1alpha1
-		{p.Annotations["yunikorn.apache.org/task-group-name"], "YuniKorn"}, // yunikorn-k8shim, pkg/common/constants
+		{p.Annotations[podapi.VolcanoGroup], "Volcano"},
+		{p.Labels[podapi.CoschedulingGroup], "Coscheduling"},
+		{p.Annotations[podapi.YuniKornGroup], "YuniKorn"},
 	} {
 		if m.group != "" {
 			x.add("gang-not-enforced", onPod(p, "group "+printable.Text(m.group)), "its scheduler starts it without the other "+

@@ -1,0 +1,50 @@
+package stage
+
+import (
+	"cmp"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/group"
+	"github.com/tenon-numa/tenon/core/printable"
+)
+
+// This file reads the marks of gangs on pods. It reads no groups: such a group may ask for a single pod, or have enough
+// pods that run.
+
+// startsWith names for people the group of a pod that a scheduler starts together with others; "" if a pod has none.
+// Whether the pod's scheduler is the one that reads the mark is not known.
+func startsWith(p *v1.Pod) string {
+	for _, x := range []struct{ kind, name string }{
+		{"PodGroup", cmp.Or(group.Of(&p.Spec), volcanoGroup(p), p.Labels[podapi.CoschedulingGroup])},
+		{"gang", p.Annotations[podapi.KoordinatorGang]},
+		{"task group", p.Annotations[podapi.YuniKornGroup]},
+	} {
+		if x.name != "" {
+			return x.kind + " " + printable.Text(p.Namespace+"/"+printable.Clip(x.name, 100))
+		}
+	}
+	return ""
+}
+
+// volcanoGroup returns the name of Volcano's PodGroup of a pod; "" if there is none, or if Volcano has made it for the
+// controller of the pod, or for the pod alone (GeneratePodgroupName in volcano.sh/apis 1.14). Such a group asks for one
+// pod, unless the controller has the annotation scheduling.volcano.sh/group-min-member, which pods do not show.
+func volcanoGroup(p *v1.Pod) string {
+	own := p.UID
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+		own = owner.UID
+	}
+	if name := p.Annotations[podapi.VolcanoGroup]; name != "podgroup-"+string(own) {
+		return name
+	}
+	return ""
+}
+
+// inGang reports whether a pod has a mark of a gang, also of one that only its controller keeps together.
+func inGang(p *v1.Pod) bool {
+	return startsWith(p) != "" || p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
+		p.Labels["leaderworkerset.sigs.k8s.io/name"] != "" || p.Labels["jobset.sigs.k8s.io/jobset-name"] != ""
+}
