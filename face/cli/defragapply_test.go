@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
 )
@@ -303,5 +304,34 @@ func TestNoPodsMoveByThemselvesForPartOfAGang(t *testing.T) {
 	args := strings.Fields("defrag --for ml/wide --for ml/wide-2 --apply --yes")
 	if out, errs, code := runWith(t, s, "", args...); code != 0 || w.ran != 1 || len(w.plan.Goals) != 2 {
 		t.Errorf("the whole gang: exit code %d, %d runs of %+v\n%s%s", code, w.ran, w.plan, out, errs)
+	}
+}
+
+// Once all pods of a plan have left, computing it again finds out whether the pods that wait still have room.
+func TestAPlanWithoutMovesThatAreLeft(t *testing.T) {
+	leaving := func(p *v1.Pod) {
+		if p.Name == "train-0" {
+			now := metav1.Now()
+			p.DeletionTimestamp = &now
+		}
+	}
+	bound := func(p *v1.Pod) {
+		if p.Name == "wide" {
+			p.Spec.NodeName = "gpu-a"
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*v1.Pod)
+		want   string
+	}{
+		"its pod is being deleted":     {leaving, ""},
+		"the pod that waited is bound": {bound, ""},
+		"the room is taken":            {nil, "the plan does not work any more"},
+	} {
+		s := Setup{Stages: stages([]byte(scattered(t, c.change)))}
+		p, err := s.PlanAgain(t.Context(), MoveQuestion{For: []string{"ml/wide"}, Most: 3}, nil)
+		if len(p.Moves) > 0 || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
 	}
 }

@@ -45,6 +45,9 @@ func (x *carrying) siblings(ctx context.Context, of []move) (map[types.UID]*v1.P
 func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*v1.Pod) error {
 	given := map[types.UID]bool{}
 	err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
+		if err := x.lostRoom(ctx); err != nil {
+			return nil, err
+		}
 		now, err := x.siblings(ctx, gone)
 		if err != nil {
 			return nil, err

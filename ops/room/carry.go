@@ -30,7 +30,9 @@ type carrying struct {
 	first     map[string]string
 	heldUntil time.Time
 	held      []move
-	evicted   int // pods
+	looked    time.Time // when lostRoom has looked last
+	lost      time.Time // since when the goals have had no room; zero if they have some
+	evicted   int       // pods
 	// leaving are the pods that this program, or an interrupted one, has evicted.
 	leaving []Move
 	// left are the moves whose pods have not been evicted.
@@ -192,15 +194,21 @@ func (x *carrying) still(moves []move) []move {
 	})
 }
 
+// movesOf returns the moves of pods.
+func movesOf(all []move) []Move {
+	out := make([]Move, 0, len(all))
+	for _, m := range all {
+		out = append(out, m.Move)
+	}
+	return out
+}
+
 // settleWithin bounds how long budgets and reports of nodes may lag behind what has happened.
 const settleWithin = 20 * time.Second
 
 // again computes the plan again, with no other moves than those that are left. Pods that need not move any more stay.
 func (x *carrying) again(ctx context.Context) error {
-	left := make([]Move, 0, len(x.left))
-	for _, m := range x.left {
-		left = append(left, m.Move)
-	}
+	left := movesOf(x.left)
 	var p Plan
 	err := x.until(ctx, min(settleWithin, x.AnswerWithin), func(ctx context.Context) (bool, string, error) {
 		var err error

@@ -28,6 +28,9 @@ const (
 	// holdAfter is how much has to be left after the last eviction, until the scheduler has seen that the pod is being
 	// deleted.
 	holdAfter = 30 * time.Second
+	// While successors are held back, lostRoom reads the cluster every lookEvery. Reports of nodes may lag for lostAfter.
+	lookEvery = 10 * time.Second
+	lostAfter = 30 * time.Second
 )
 
 // holdBack asks once more for the places of all pods that are left, each on its node of the plan, and has their
@@ -105,6 +108,31 @@ func (x *carrying) evictWithin() (time.Duration, error) {
 			"plan again")
 	}
 	return min(x.EvictWithin, left), nil
+}
+
+// lostRoom returns an error if successors are held back, and the pods that wait have had no room for a while: then the
+// successors would wait for them in vain. It computes the plan again, without the pods that have left.
+func (x *carrying) lostRoom(ctx context.Context) error {
+	switch {
+	case len(x.held) == 0:
+		return nil
+	case x.looked.IsZero():
+		x.looked = time.Now() // the pods are only now being deleted
+		return nil
+	case time.Since(x.looked) < lookEvery:
+		return nil
+	}
+	x.looked = time.Now()
+	_, err := x.Again(ctx, movesOf(x.left))
+	switch {
+	case err == nil, ctx.Err() != nil:
+		x.lost = time.Time{}
+	case x.lost.IsZero():
+		x.lost = x.looked
+	case x.looked.Sub(x.lost) >= lostAfter:
+		return fmt.Errorf("the pods that wait have lost the room that was made for them: %w", err)
+	}
+	return nil
 }
 
 // goalsFirst returns the pods that wait for room if each of them has its turn before the successors, as the plan has

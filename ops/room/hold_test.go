@@ -1,9 +1,13 @@
 package room
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +73,81 @@ func TestAnotherPlanIsBusy(t *testing.T) {
 			t.Errorf("%s: busy %t", name, got)
 		}
 	}
+}
+
+// Successors that are held back wait for nothing once the pods that wait have no room any more. The plan then ends long
+// before its time, and what holds them back is deleted. Reports of nodes may lag, so one bad answer does not end it.
+func TestSuccessorsAreNotHeldBackForLostRoom(t *testing.T) {
+	gone := errors.New("the plan does not work any more")
+	for name, c := range map[string]struct {
+		again       func(since time.Duration) error
+		least, most time.Duration
+		want        string
+	}{
+		"the room is lost": {func(time.Duration) error { return gone }, lostAfter, lostAfter + 2*lookEvery, gone.Error()},
+		"it is lost later": {func(d time.Duration) error {
+			if d < 2*time.Minute {
+				return nil
+			}
+			return gone
+		}, 2*time.Minute + lostAfter, 2*time.Minute + lostAfter + 2*lookEvery, gone.Error()},
+		"a report lags": {func(d time.Duration) error {
+			if d < lostAfter {
+				return gone
+			}
+			return nil
+		}, 10 * time.Minute, 10 * time.Minute, "not within 10m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				api := &quiet{}
+				cluster, err := New(&rest.Config{Host: "http://server", Transport: inPlace(api.answer)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var asked []time.Time
+				m := move{Move: Move{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "p"}, UID: "u"}, owner: "set",
+					pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1",
+						Kind: "ReplicaSet", Name: "set", UID: "set", Controller: new(true)}}}}}
+				x := &carrying{Cluster: cluster, hold: true, held: []move{m}, Options: Options{Keep: true,
+					RunWithin: 10 * time.Minute, Say: func(string) {}, Again: func(context.Context, []Move) (Plan, error) {
+						asked = append(asked, time.Now())
+						return Plan{}, c.again(time.Since(begun))
+					}}}
+				err = x.back(t.Context(), []move{m}, nil)
+				if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), c.want) || took < c.least ||
+					took > c.most {
+					t.Errorf("it ended after %s, want %s to %s: %v", took, c.least, c.most, err)
+				}
+				for i := 1; i < len(asked); i++ {
+					if pause := asked[i].Sub(asked[i-1]); pause < lookEvery {
+						t.Errorf("the cluster is read again after %s", pause)
+					}
+				}
+				if err := x.giveUp(t.Context()); err != nil || api.deleted != 1 {
+					t.Errorf("%d requests were deleted: %v", api.deleted, err)
+				}
+			})
+		})
+	}
+}
+
+// quiet is an API server where a ReplicaSet has no pods and a request no place.
+type quiet struct{ deleted int }
+
+func (q *quiet) answer(r *http.Request) *http.Response {
+	body := `{"kind": "PodList", "apiVersion": "v1"}`
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/replicasets/set"):
+		body = `{"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"uid": "set"}, "spec": {"replicas": 1}}`
+	case r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/provisioningrequests/"+BookingName("u")):
+		q.deleted++
+	case strings.Contains(r.URL.Path, "/provisioningrequests/"):
+		body = `{"kind": "ProvisioningRequest", "apiVersion": "autoscaling.x-k8s.io/v1"}`
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r}
 }
 
 // If the scheduler cannot read what a successor asks for, that is no answer: nothing is evicted for it, also where the
