@@ -46,6 +46,7 @@ type makeRoom struct {
 	on      map[string]bool
 	stopped map[apitypes.UID]time.Time // waiting pods whose plans were stopped, and when
 	logged  map[apitypes.UID]string    // why there is no plan for waiting pods, as it was logged
+	asked   map[apitypes.UID]bool      // waiting pods that the others come before the next time
 	now     func() time.Time
 }
 
@@ -69,7 +70,7 @@ func newPlugin(args runtime.Object, handle types.Handle, h Host) (*makeRoom, err
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	p := &makeRoom{args: a, handle: handle, most: *a.Most, dryRun: reachesNothing(handle), now: time.Now,
-		stopped: map[apitypes.UID]time.Time{}, logged: map[apitypes.UID]string{}}
+		stopped: map[apitypes.UID]time.Time{}, logged: map[apitypes.UID]string{}, asked: map[apitypes.UID]bool{}}
 	if total := bound(limits.MaxNoOfPodsToEvictTotal); total != nil {
 		p.most = min(p.most, *total)
 	}
@@ -138,23 +139,67 @@ func (p *makeRoom) balance(ctx context.Context, log klog.Logger) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range waiting[:min(maxAsked, len(waiting))] {
-		q := p.question(w)
+	w, q, plan, err := p.first(ctx, log, waiting, ask)
+	if err != nil || w == nil {
+		return err
+	}
+	return p.carryOut(ctx, log, w, q, *plan)
+}
+
+// first returns the first waiting pod for which there is a plan with moves, and the question and the plan; nil if there
+// is none among the pods for which one is looked for this time. Of pods that are alike, the others are not tried after
+// one without a plan. The next time, pods that were not tried come first.
+func (p *makeRoom) first(ctx context.Context, log klog.Logger, waiting []*v1.Pod,
+	ask func(context.Context, cli.MoveQuestion) (cli.MoveAnswer, error)) (of *v1.Pod, q cli.MoveQuestion,
+	plan *cli.MovePlan, err error) {
+	fresh := func(w *v1.Pod) int {
+		if p.asked[w.UID] {
+			return 1
+		}
+		return 0
+	}
+	waiting = slices.Clone(waiting)
+	slices.SortStableFunc(waiting, func(a, b *v1.Pod) int { return fresh(a) - fresh(b) })
+	var refused []*v1.Pod
+	left := maxAsked
+	for i, w := range waiting {
+		if slices.ContainsFunc(refused, func(o *v1.Pod) bool { return alike(o, w) }) {
+			continue
+		}
+		if left--; left < 0 {
+			p.putOff(waiting[:i], waiting[i:])
+			return nil, q, nil, nil
+		}
+		q = p.question(w)
 		answer, err := ask(ctx, q)
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return nil, q, nil, ctx.Err()
 		case err != nil:
 			p.once(log, w, err.Error())
+			refused = append(refused, w)
 		case answer.Plan == nil:
 			p.once(log, w, answer.Why)
+			refused = append(refused, w)
 		case len(answer.Plan.Moves) == 0:
 			p.once(log, w, "it has room without any moves; its scheduler has to take it")
 		default:
-			return p.carryOut(ctx, log, w, q, *answer.Plan)
+			return w, q, answer.Plan, nil
 		}
 	}
-	return nil
+	clear(p.asked) // all were tried
+	return nil, q, nil, nil
+}
+
+// putOff has pods that were tried come after the rest the next time, unless all of the rest were tried before.
+func (p *makeRoom) putOff(tried, rest []*v1.Pod) {
+	if !slices.ContainsFunc(rest, func(w *v1.Pod) bool { return !p.asked[w.UID] }) {
+		clear(p.asked)
+		return
+	}
+	for _, w := range tried {
+		p.asked[w.UID] = true
+	}
 }
 
 // question returns the question which pods have to move for a pod that waits. No pod of a higher priority moves for it.

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -21,6 +23,8 @@ import (
 	"sigs.k8s.io/descheduler/pkg/api"
 	"sigs.k8s.io/descheduler/pkg/framework/pluginregistry"
 	"sigs.k8s.io/descheduler/pkg/framework/types"
+
+	"github.com/tenon-numa/tenon/face/cli"
 )
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -157,5 +161,109 @@ func TestTheCommandHasThePlugin(t *testing.T) {
 	_, err := known.PluginBuilder(context.Background(), &MakeRoomArgs{}, newHandle(t))
 	if err == nil || !strings.Contains(fmt.Sprint(err), "/none/kubeconfig") {
 		t.Errorf("the plugin connects elsewhere: %v", err)
+	}
+}
+
+// Pods without a plan keep no others from being tried: those that are alike count as one, and the next time the others
+// come first.
+func TestEveryPodHasItsTurn(t *testing.T) {
+	p := &makeRoom{args: &MakeRoomArgs{}, most: 3, logged: map[apitypes.UID]string{}, asked: map[apitypes.UID]bool{}}
+	SetDefaults(p.args)
+	var tried []string
+	ask := func(_ context.Context, q cli.MoveQuestion) (cli.MoveAnswer, error) {
+		tried = append(tried, strings.TrimPrefix(q.For[0], "ml/"))
+		if q.For[0] == "ml/good" {
+			return cli.MoveAnswer{Plan: &cli.MovePlan{Moves: []cli.PodOn{{}}}}, nil
+		}
+		return cli.MoveAnswer{Why: "full"}, nil
+	}
+	run := func(waiting ...*v1.Pod) (asked []string, of string) {
+		tried = nil
+		w, _, plan, err := p.first(t.Context(), logr.Discard(), waiting, ask)
+		if err != nil || (w == nil) != (plan == nil) {
+			t.Fatalf("%v, %v, %v", w, plan, err)
+		}
+		if w != nil {
+			of = w.Name
+		}
+		return tried, of
+	}
+	var apart, replicas []*v1.Pod
+	for i := range maxAsked {
+		apart = append(apart, waitingPod("ml", fmt.Sprintf("apart-%d", i), 9, time.Hour))
+		replicas = append(replicas, replica(fmt.Sprintf("web-%d", i)))
+	}
+	good := waitingPod("ml", "good", 0, time.Hour)
+	if asked, of := run(append(slices.Clone(replicas), good)...); of != "good" || len(asked) != 2 {
+		t.Errorf("behind %d replicas, the plan is for %q; tried were %v", len(replicas), of, asked)
+	}
+	hopeless := append(slices.Clone(apart), waitingPod("ml", "last", 0, time.Hour))
+	for i, want := range []bool{false, true, false, true} {
+		if asked, _ := run(hopeless...); slices.Contains(asked, "last") != want {
+			t.Errorf("the %d. time, %v were tried", i+1, asked)
+		}
+	}
+	other := append(slices.Clone(apart), good)
+	if asked, of := run(other...); of != "" || len(asked) != maxAsked {
+		t.Errorf("%d pods were tried, and the plan is for %q", len(asked), of)
+	}
+	top := waitingPod("ml", "top", 10, time.Hour)
+	if asked, of := run(append([]*v1.Pod{top}, other...)...); of != "good" || !slices.Equal(asked, []string{"top", "good"}) {
+		t.Errorf("the next time, %v were tried, and the plan is for %q", asked, of)
+	}
+	if asked, _ := run(append([]*v1.Pod{top}, apart[1:]...)...); len(asked) != maxAsked || len(p.asked) != 0 {
+		t.Errorf("%d of %d pods were tried, and %d are put off", len(asked), maxAsked, len(p.asked))
+	}
+	if asked, _ := run(apart[:3]...); !slices.Equal(asked, []string{"apart-0", "apart-1", "apart-2"}) {
+		t.Errorf("a new round tries %v", asked)
+	}
+}
+
+// replica returns a pod of a controller as the API server stores it.
+func replica(name string) *v1.Pod {
+	p := waitingPod("ml", name, 9, time.Hour)
+	p.Labels = map[string]string{"app": "web"}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web",
+		Controller: new(true)}}
+	token := "kube-api-access-" + name
+	p.Spec.Volumes = []v1.Volume{{Name: token, VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}}}
+	p.Spec.Containers = []v1.Container{{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: token, MountPath: "/token"}}}}
+	return p
+}
+
+func TestPodsOfAControllerThatDiffer(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.Pod)
+		want   bool
+	}{
+		"none":        {func(*v1.Pod) {}, true},
+		"its number":  {func(p *v1.Pod) { p.Labels["apps.kubernetes.io/pod-index"], p.Spec.Hostname = "1", "b" }, true},
+		"controller":  {func(p *v1.Pod) { p.OwnerReferences[0].UID = "other" }, false},
+		"none at all": {func(p *v1.Pod) { p.OwnerReferences = nil }, false},
+		"priority":    {func(p *v1.Pod) { p.Spec.Priority = new(int32(8)) }, false},
+		"selector":    {func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }, false},
+		"label":       {func(p *v1.Pod) { p.Labels["app"] = "api" }, false},
+		"annotation":  {func(p *v1.Pod) { p.Annotations = map[string]string{"tenon.sh/align": "cpu"} }, false},
+		"requests": {func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{"cpu": resource.MustParse("1")}
+		}, false},
+		"a claim of its own": {func(p *v1.Pod) {
+			p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data-1"}}})
+		}, false},
+	} {
+		a, b := replica("a"), replica("b")
+		c.change(b)
+		if alike(a, b) != c.want || alike(b, a) != c.want {
+			t.Errorf("%s: alike is %t", name, !c.want)
+		}
+	}
+	a, b := replica("a"), replica("b")
+	for _, p := range []*v1.Pod{a, b} {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "e", VolumeSource: v1.VolumeSource{
+			Ephemeral: &v1.EphemeralVolumeSource{}}})
+	}
+	if alike(a, b) {
+		t.Error("each pod has a volume of its own, and they are taken for alike")
 	}
 }

@@ -3,10 +3,15 @@ package plugin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -63,6 +68,51 @@ func (p *makeRoom) forget(waiting []*v1.Pod) {
 			delete(p.logged, uid)
 		}
 	}
+	for uid := range p.asked {
+		if !still[uid] {
+			delete(p.asked, uid)
+		}
+	}
+}
+
+// alike reports whether two pods of one controller differ only in what their names and numbers tell apart. If no pods
+// move for one of them, none do for the other.
+func alike(a, b *v1.Pod) bool {
+	x, y := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
+	return x != nil && y != nil && x.UID == y.UID && a.Namespace == b.Namespace &&
+		maps.Equal(without(a.Labels), without(b.Labels)) && maps.Equal(without(a.Annotations), without(b.Annotations)) &&
+		equality.Semantic.DeepEqual(common(&a.Spec), common(&b.Spec)) && !hasOwnVolumes(&a.Spec)
+}
+
+// without returns labels or annotations without those that number the pods of a controller.
+func without(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel,
+		batchv1.JobCompletionIndexAnnotation} { // a label, too
+		delete(out, key)
+	}
+	return out
+}
+
+// common returns the part of a pod's spec that all pods of a controller have: without the host name, and without the
+// volume of the service account, which has a random name.
+func common(in *v1.PodSpec) *v1.PodSpec {
+	out := in.DeepCopy()
+	out.Hostname = ""
+	out.Volumes = slices.DeleteFunc(out.Volumes, func(v v1.Volume) bool {
+		return strings.HasPrefix(v.Name, "kube-api-access-")
+	})
+	for _, list := range [][]v1.Container{out.InitContainers, out.Containers} {
+		for i := range list {
+			list[i].VolumeMounts = nil
+		}
+	}
+	return out
+}
+
+// hasOwnVolumes reports whether a pod has claims of volumes that are made for it alone, and may tie it to other nodes.
+func hasOwnVolumes(p *v1.PodSpec) bool {
+	return slices.ContainsFunc(p.Volumes, func(v v1.Volume) bool { return v.Ephemeral != nil })
 }
 
 // once logs why no pods move for a pod that waits, unless it has logged that already.
