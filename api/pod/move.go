@@ -14,6 +14,8 @@ const (
 	CoschedulingGroup = "scheduling.x-k8s.io/pod-group"
 	// YuniKornGroup is YuniKorn's annotation with the task group of a pod (yunikorn-k8shim, pkg/common/constants).
 	YuniKornGroup = "yunikorn.apache.org/task-group-name"
+	// JobSetExclusive is JobSet's annotation on pods that it keeps together in one domain of a topology.
+	JobSetExclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 	// KoordinatorGang is Koordinator's annotation with the gang of a pod.
 	KoordinatorGang = "gang.scheduling.koordinator.sh/name"
 )

@@ -112,7 +112,8 @@ func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 
 // keptAnnotations are annotations of other programs that decide something.
 var keptAnnotations = []string{v1.MirrorPodAnnotationKey, apipod.ConsumeAnnotation, apipod.ClassAnnotation,
-	apipod.SafeToEvict, apipod.VolcanoGroup, apipod.KoordinatorGang, apipod.YuniKornGroup}
+	apipod.SafeToEvict, apipod.VolcanoGroup, apipod.KoordinatorGang, apipod.YuniKornGroup,
+	apipod.JobSetExclusive}
 
 // trimMeta keeps names, versions, times, labels, the controller, Tenon's annotations and some of others.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {

@@ -46,5 +46,5 @@ func volcanoGroup(p *v1.Pod) string {
 // inGang reports whether a pod has a mark of a gang, also of one that only its controller keeps together.
 func inGang(p *v1.Pod) bool {
 	return startsWith(p) != "" || p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
-		p.Labels["leaderworkerset.sigs.k8s.io/name"] != "" || p.Labels["jobset.sigs.k8s.io/jobset-name"] != ""
+		p.Labels["leaderworkerset.sigs.k8s.io/name"] != ""
 }

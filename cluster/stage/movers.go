@@ -74,6 +74,9 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 	if why = excluded(p, b, at); why != "" {
 		return m, why
 	}
+	if why = s.jobSetKeeps(p); why != "" {
+		return m, why
+	}
 	if m.Budgets, why = all.of(p); why != "" {
 		return m, why
 	}

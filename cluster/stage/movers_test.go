@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,7 +142,7 @@ func TestMarksOfGangs(t *testing.T) {
 		"Volcano's of another": {note("scheduling.k8s.io/group-name", "podgroup-p"), "PodGroup ml/podgroup-p", true},
 		"Kueue":                {label("kueue.x-k8s.io/pod-group-name", "g"), "", true},
 		"LeaderWorkerSet":      {label("leaderworkerset.sigs.k8s.io/name", "g"), "", true},
-		"JobSet":               {label("jobset.sigs.k8s.io/jobset-name", "g"), "", true},
+		"JobSet":               {label("jobset.sigs.k8s.io/jobset-name", "g"), "", true}, // of no Job
 		"no text":              {note("gang.scheduling.koordinator.sh/name", "a\x1b[1mb"), `gang "ml/a\x1b[1mb"`, true},
 	} {
 		of := func(p *v1.Pod) {
@@ -158,6 +159,65 @@ func TestMarksOfGangs(t *testing.T) {
 		got, err := s.Movers(t.Context(), defrag.Bounds{Bare: true}, time.Now())
 		if err != nil || len(got.Fixed) == 1 != c.stays {
 			t.Errorf("%s: these may not move: %+v, %v", name, got.Fixed, err)
+		}
+	}
+}
+
+// A pod of a JobSet moves if its Job just creates it again. Otherwise the JobSet would fail, or begin anew with all its
+// pods.
+func TestPodsOfJobSets(t *testing.T) {
+	evicted := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore,
+		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget,
+			Status: v1.ConditionTrue}}}
+	failed := batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionFailJob,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpNotIn,
+			Values: []int32{0}}}
+	misconfigured, counted, unknown := failed, evicted, evicted
+	misconfigured.OnExitCodes = nil
+	misconfigured.OnPodConditions = []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: "ConfigIssue",
+		Status: v1.ConditionTrue}}
+	counted.Action = batchv1.PodFailurePolicyActionCount
+	unknown.OnPodConditions = []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: v1.DisruptionTarget,
+		Status: v1.ConditionUnknown}}
+	none := func(*v1.Pod) {}
+	for name, c := range map[string]struct {
+		rules  []batchv1.PodFailurePolicyRule
+		change func(*v1.Pod)
+		moves  bool
+	}{
+		"evictions are no failures":       {[]batchv1.PodFailurePolicyRule{evicted}, none, true},
+		"other failures after that":       {[]batchv1.PodFailurePolicyRule{evicted, failed}, none, true},
+		"a condition of no evicted pod":   {[]batchv1.PodFailurePolicyRule{misconfigured, evicted}, none, true},
+		"no rules":                        {nil, none, false},
+		"its exit code fails the Job":     {[]batchv1.PodFailurePolicyRule{failed, evicted}, none, false},
+		"evictions count":                 {[]batchv1.PodFailurePolicyRule{counted, evicted}, none, false},
+		"another status of the condition": {[]batchv1.PodFailurePolicyRule{unknown}, none, false},
+		"its Job was not read":            {nil, func(p *v1.Pod) { p.OwnerReferences[0].UID = "other" }, false},
+		"it has not agreed": {[]batchv1.PodFailurePolicyRule{evicted}, func(p *v1.Pod) {
+			p.Annotations = nil
+		}, false},
+		"exclusive placement": {[]batchv1.PodFailurePolicyRule{evicted}, func(p *v1.Pod) {
+			p.Annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "rack"
+		}, false},
+		"a gang, too": {[]batchv1.PodFailurePolicyRule{evicted}, func(p *v1.Pod) {
+			p.Labels["scheduling.x-k8s.io/pod-group"] = "g"
+		}, false},
+	} {
+		p := running("x", "n", "1", func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j",
+				Controller: new(true)}}
+			p.Labels = map[string]string{"jobset.sigs.k8s.io/jobset-name": "s"}
+			p.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+			c.change(p)
+		})
+		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{UID: "j"}}
+		if c.rules != nil {
+			j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: c.rules}
+		}
+		s := made(t, []v1.Node{node("n", nil)}, p)
+		s.addJobs([]batchv1.Job{j})
+		if got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now()); err != nil || len(got.Movers) == 1 != c.moves {
+			t.Errorf("%s: %d pods may move, these not: %+v, %v", name, len(got.Movers), got.Fixed, err)
 		}
 	}
 }

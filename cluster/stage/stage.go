@@ -69,6 +69,8 @@ type Stage struct {
 	needs     *needs          // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget
+	// spares are the Jobs of JobSets for which an evicted pod is no failure, as far as they are known.
+	spares map[types.UID]bool
 	// published are the slices and claims as they were read, and templates the templates of claims; nil if not known.
 	published *kube.Devices
 	templates *templates
@@ -87,8 +89,8 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 	return s, v.Problems, err
 }
 
-// WithBudgets reads the disruption budgets of a cluster into a stage of it, and where claims are judged, the templates
-// of claims. Kinds that the identity may not list stay unknown.
+// WithBudgets reads the disruption budgets of a cluster into a stage of it, the Jobs of JobSets, and where claims are
+// judged, the templates of claims. Kinds that the identity may not list stay unknown.
 func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, error) {
 	out := *s
 	list, known, err := cluster.Budgets(ctx)
@@ -97,6 +99,9 @@ func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, 
 	}
 	if known {
 		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
+	}
+	if err := out.readJobs(ctx, cluster); err != nil {
+		return nil, err
 	}
 	if s.allocates == nil || len(s.published.Claims) == 0 {
 		return &out, nil

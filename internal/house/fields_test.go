@@ -29,6 +29,7 @@ var keys = map[string]string{
 	"podapi.VolcanoGroup":            "scheduling.k8s.io/group-name",
 	"podapi.CoschedulingGroup":       "scheduling.x-k8s.io/pod-group",
 	"podapi.YuniKornGroup":           "yunikorn.apache.org/task-group-name",
+	"podapi.JobSetExclusive":         "alpha.jobset.sigs.k8s.io/exclusive-topology",
 	"podapi.KoordinatorGang":         "gang.scheduling.koordinator.sh/name",
 	"about":                          "tenon.sh/align",
 	"annotation":                     "tenon.sh/align-ignore",

@@ -51,7 +51,8 @@ const metadata = `metadata.name metadata.generateName metadata.namespace metadat
 var annotations = []string{"tenon.sh/", "kubernetes.io/config.mirror", "volcano.sh/", "scheduling.koordinator.sh/",
 	"node.koordinator.sh/", "kubelet.koordinator.sh/", "pv.kubernetes.io/", "volume.kubernetes.io/",
 	"topology.node.k8s.io/", "cluster-autoscaler.kubernetes.io/safe-to-evict", "scheduling.k8s.io/group-name",
-	"gang.scheduling.koordinator.sh/name", "yunikorn.apache.org/task-group-name"}
+	"gang.scheduling.koordinator.sh/name", "yunikorn.apache.org/task-group-name",
+	"alpha.jobset.sigs.k8s.io/exclusive-topology"}
 
 const container = ".name CONTAINERS.image CONTAINERS.resources CONTAINERS.ports CONTAINERS.restartPolicy"
 
