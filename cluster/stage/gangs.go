@@ -2,17 +2,20 @@ package stage
 
 import (
 	"cmp"
+	"context"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/group"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
-// This file reads the marks of gangs on pods. It reads no groups: such a group may ask for a single pod, or have enough
-// pods that run.
+// This file reads the marks of gangs on pods, and PodGroups of Kubernetes. It reads no groups of others, which may ask
+// for a single pod, and does not count the pods of a group that run.
 
 // startsWith names for people the group of a pod that a scheduler starts together with others; "" if a pod has none.
 // Whether the pod's scheduler is the one that reads the mark is not known.
@@ -27,6 +30,35 @@ func startsWith(p *v1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// maxGroups bounds the PodGroups that are read, one by one.
+const maxGroups = 32
+
+// readGroups finds out which PodGroups of pods that wait ask for one pod, as groups with the policy basic do. A group
+// that cannot be read may ask for several.
+func (s *Stage) readGroups(ctx context.Context,
+	gang func(_ context.Context, namespace, name string) (int, string, error)) {
+	s.single = map[string]bool{}
+	for p := range kube.EachPod(s.pods) {
+		name := group.Of(&p.Spec)
+		id := p.Namespace + "/" + name
+		if _, known := s.single[id]; known || name == "" || p.Spec.NodeName != "" || kube.Ended(p) {
+			continue
+		}
+		least, _, err := gang(ctx, p.Namespace, name)
+		if s.single[id] = err == nil && least <= 1; len(s.single) == maxGroups || apierrors.IsForbidden(err) {
+			return
+		}
+	}
+}
+
+// gang names for people the group of a pod that waits; "" if the pod may start alone.
+func (s *Stage) gang(p *v1.Pod) string {
+	if name := group.Of(&p.Spec); name != "" && s.single[p.Namespace+"/"+name] {
+		return ""
+	}
+	return startsWith(p)
 }
 
 // volcanoGroup returns the name of Volcano's PodGroup of a pod; "" if there is none, or if Volcano has made it for the

@@ -4,10 +4,13 @@ package stage
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // An API server without the feature gate drops the group of a pod. The pod still belongs to it in the file.
@@ -52,11 +55,44 @@ func TestTheAPIServerIsAskedForPrioritiesOfGroups(t *testing.T) {
 	}
 }
 
-// A pod that waits and names a PodGroup starts with others of it.
-func TestAPodThatWaitsNamesItsGroup(t *testing.T) {
-	grouped := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")} }
-	s := made(t, []v1.Node{node("a", nil)}, running("x", "", "1", grouped), running("y", "", "1", nil))
-	if got := s.Pending(); got[0].Gang != "PodGroup ml/g" || got[1].Gang != "" {
-		t.Errorf("%q and %q", got[0].Gang, got[1].Gang)
+// A pod that waits and names a PodGroup starts with others of it, unless the group is known to ask for one pod.
+func TestGroupsThatAskForOnePod(t *testing.T) {
+	in := func(name string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} }
+	}
+	s := made(t, []v1.Node{node("a", nil)}, running("a", "", "1", in("basic")), running("b", "", "1", in("basic")),
+		running("c", "", "1", in("gang")), running("d", "", "1", in("one")), running("e", "", "1", in("gone")),
+		running("f", "", "1", nil), running("g", "a", "1", in("there")))
+	want := []string{"PodGroup ml/basic", "PodGroup ml/basic", "PodGroup ml/gang", "PodGroup ml/one", "PodGroup ml/gone",
+		""}
+	check := func(when string, want []string) {
+		t.Helper()
+		for i, w := range s.Pending() {
+			if w.Gang != want[i] {
+				t.Errorf("%s: pod %s starts with %q, want %q", when, w.Name, w.Gang, want[i])
+			}
+		}
+	}
+	check("no group was read", want)
+	var asked []string
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (int, string, error) {
+		asked = append(asked, name)
+		least, there := map[string]int{"basic": 0, "one": 1, "gang": 4}[name]
+		if !there {
+			return 0, "", apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, name)
+		}
+		return least, "", nil
+	})
+	check("all were read", []string{"", "", "PodGroup ml/gang", "", "PodGroup ml/gone", ""})
+	if slices.Sort(asked); !slices.Equal(asked, []string{"basic", "gang", "gone", "one"}) {
+		t.Errorf("these groups were read: %v", asked)
+	}
+	asked = nil
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (int, string, error) {
+		asked = append(asked, name)
+		return 0, "", apierrors.NewForbidden(schema.GroupResource{Resource: "podgroups"}, name, nil)
+	})
+	if check("none may be read", want); len(asked) != 1 {
+		t.Errorf("without the right to read groups, these were asked for: %v", asked)
 	}
 }

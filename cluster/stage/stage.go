@@ -69,6 +69,8 @@ type Stage struct {
 	needs     *needs          // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget
+	// single are the PodGroups of pods that wait, "namespace/name", and whether they are known to ask for one pod.
+	single map[string]bool
 	// spares are the Jobs of JobSets for which an evicted pod is no failure, as far as they are known.
 	spares map[types.UID]bool
 	// published are the slices and claims as they were read, and templates the templates of claims; nil if not known.
@@ -89,8 +91,8 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 	return s, v.Problems, err
 }
 
-// WithBudgets reads the disruption budgets of a cluster into a stage of it, the Jobs of JobSets, and where claims are
-// judged, the templates of claims. Kinds that the identity may not list stay unknown.
+// WithBudgets reads the disruption budgets of a cluster into a stage of it, the Jobs of JobSets, the PodGroups of pods
+// that wait, and where claims are judged, the templates of claims. Kinds that the identity may not list stay unknown.
 func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, error) {
 	out := *s
 	list, known, err := cluster.Budgets(ctx)
@@ -100,6 +102,7 @@ func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, 
 	if known {
 		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
 	}
+	out.readGroups(ctx, cluster.Gang)
 	if err := out.readJobs(ctx, cluster); err != nil {
 		return nil, err
 	}
@@ -445,7 +448,7 @@ func (s *Stage) toPlace(p *v1.Pod) *whatif.Workload {
 	if err == nil {
 		var w *whatif.Workload
 		if w, err = s.workload(t, p); err == nil {
-			w.Gang = startsWith(p)
+			w.Gang = s.gang(p)
 			return w
 		}
 	}
