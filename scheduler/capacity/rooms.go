@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +23,11 @@ import (
 
 // rooms is what fits on nodes, from round to round.
 type rooms struct {
-	nodes   []known
+	nodes []known
+	// changes has, by node, how often it has changed, plus one, and left what it has left of the amounts that most pods
+	// request. Every kind reads these of every node.
+	changes []uint32
+	left    []basic
 	at      map[string]int // the position of each node in nodes
 	kinds   map[string]*kind
 	round   uint32
@@ -33,8 +38,30 @@ type rooms struct {
 type known struct {
 	node   whatif.Node
 	object *v1.Node // nil if labels and taints are unknown
-	change uint32   // how often it has changed, plus one
 	round  uint32   // when it was there last
+}
+
+// basic are amounts that no driver serves.
+type basic struct{ cpu, memory, pods int64 }
+
+// lacks reports whether one of the amounts is less than another one.
+func (b basic) lacks(needs basic) bool {
+	return b.cpu < needs.cpu || b.memory < needs.memory || b.pods < needs.pods
+}
+
+// basicOf returns the amounts that a function returns by name.
+func basicOf(amount func(name string) int64) basic {
+	return basic{amount("cpu"), amount("memory"), amount("pods")}
+}
+
+// leftOn returns what a node has left at most: kept room counts as left.
+func leftOn(n *whatif.Node) basic {
+	return basicOf(func(name string) int64 {
+		if n.Uncounted[name] {
+			return math.MaxInt64
+		}
+		return n.Left(name)
+	})
 }
 
 // kind is a number of equal pods.
@@ -43,6 +70,7 @@ type kind struct {
 	pod      *v1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity
 	rules    whatif.Rules
+	needs    basic // of one pod
 	most     int
 	// room has, by node, how many of the pods fit there, and at the change of the node when that was counted, or 0.
 	room  []uint8
@@ -72,24 +100,31 @@ func (r *rooms) update(nodes []whatif.Node, objects []*v1.Node) {
 		if !there {
 			at = len(r.nodes)
 			r.at[nodes[i].Name] = at
-			r.nodes = append(r.nodes, known{})
+			r.nodes, r.changes, r.left = append(r.nodes, known{}), append(r.changes, 0), append(r.left, basic{})
 		}
 		var object *v1.Node
 		if objects != nil {
 			object = objects[i]
 		}
 		x := &r.nodes[at]
-		if x.change == 0 || x.node.Gone || !alike(&x.node, &nodes[i]) || !takesAlike(x.object, object) {
-			x.node, x.object, x.change, r.changed = nodes[i], object, x.change+1, r.round
+		if r.changes[at] == 0 || x.node.Gone || !alike(&x.node, &nodes[i]) || !takesAlike(x.object, object) {
+			x.node, x.object = nodes[i], object
+			r.change(at, leftOn(&x.node))
 		}
 		x.round = r.round
 	}
 	for i := range r.nodes {
 		if x := &r.nodes[i]; x.round != r.round && !x.node.Gone {
 			x.node = whatif.Node{Name: x.node.Name, Gone: true}
-			x.change, r.changed = x.change+1, r.round
+			r.change(i, basic{})
 		}
 	}
+}
+
+// change records that a node has changed.
+func (r *rooms) change(at int, left basic) {
+	r.changes[at]++
+	r.left[at], r.changed = left, r.round
 }
 
 // alike reports whether the same pods fit on two forms of a node, as far as amounts and NUMA nodes go.
@@ -118,28 +153,33 @@ func (r *rooms) short(s *set, scheduler string, rules whatif.Rules) bool {
 		return false
 	case k == nil:
 		k = &kind{want: whatif.Want{Pod: s.Pod.Pod, Demand: s.Demand, Needs: withPlace(s.Needs)}, pod: s.pod,
-			affinity: kube.RequiredAffinity(s.pod), rules: rules, most: s.count}
+			affinity: kube.RequiredAffinity(s.pod), rules: rules, most: s.count,
+			needs: basicOf(func(name string) int64 { return s.Needs[name] })}
 		r.kinds[name] = k
 	}
 	k.round = r.round
 	if more := len(r.nodes) - len(k.room); more > 0 {
 		k.room, k.at = append(k.room, make([]uint8, more)...), append(k.at, make([]uint32, more)...)
 	}
-	for i := range r.nodes {
-		if k.at[i] != r.nodes[i].change { // what was counted does not count any more
+	for i, change := range r.changes {
+		if k.at[i] != change { // what was counted does not count any more
 			k.sum -= int(k.room[i])
 			k.room[i], k.at[i] = 0, 0
 		}
 	}
-	for i := range r.nodes {
+	for i, change := range r.changes {
 		if k.sum >= k.most {
 			return false
 		}
-		if x := &r.nodes[i]; k.at[i] == 0 {
-			n := k.on(x)
-			k.sum += n
-			k.room[i], k.at[i] = uint8(n), x.change
+		if k.at[i] != 0 {
+			continue
 		}
+		n := 0
+		if !r.left[i].lacks(k.needs) {
+			n = k.on(&r.nodes[i])
+		}
+		k.sum += n
+		k.room[i], k.at[i] = uint8(n), change
 	}
 	return k.sum < k.most
 }
