@@ -81,10 +81,13 @@ func wishesOf(p *v1.Pod) wishes {
 }
 
 // Template returns a text that is the same for pods that wait and have the same selectors, node affinity, tolerations
-// and host ports.
+// and host ports, and no volumes that may tie them to nodes.
 func Template(p *v1.Pod) (string, error) {
 	w := wishesOf(p)
 	w.Node = ""
+	if volumes(&p.Spec) {
+		w.Self = string(p.UID)
+	}
 	text, err := json.Marshal(w)
 	if err != nil {
 		return "", fmt.Errorf("read where the pod may go: %w", err)

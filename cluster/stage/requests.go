@@ -62,7 +62,7 @@ func (r *Requests) shared(a whatif.Amounts) whatif.Amounts {
 func (r *Requests) sum(node string, pods []kube.Stored) (sum whatif.Amounts, each []whatif.Resident) {
 	before := r.before[node]
 	if len(pods) > 0 && slices.Equal(before.pods, pods) {
-		r.nodes[node] = before
+		r.nodes[node] = load{pods, before.each, before.sum} // what before has keeps all pods of an earlier stage
 		return before.sum, before.each
 	}
 	known := make(map[kube.Stored]int, len(before.pods))

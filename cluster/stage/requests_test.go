@@ -2,7 +2,9 @@ package stage
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
+	"weak"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,4 +88,26 @@ func TestAStageMadeAgainIsLikeANewOne(t *testing.T) {
 			t.Errorf("stage %d, made again, has %s; made anew %s", i, got, want)
 		}
 	}
+}
+
+// What is kept from stage to stage keeps no pods that are gone, also where other nodes have not changed since.
+func TestPodsThatAreGoneAreNotKept(t *testing.T) {
+	of, nodes := &Requests{}, []v1.Node{node("a", nil), node("b", nil)}
+	store := func(p v1.Pod) *kube.Whole { w := kube.Whole(p); return &w }
+	stays := store(running("stays", "a", "2", nil))
+	var gone weak.Pointer[kube.Whole]
+	for i := range 3 {
+		other := store(running(fmt.Sprint("other", i), "b", "2", nil))
+		if i == 0 {
+			gone = weak.Make(other)
+		}
+		if _, err := assemble(nodes, nil, []kube.Stored{stays, other}, of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	if gone.Value() != nil {
+		t.Error("a pod that was on node b is kept with the pods of node a")
+	}
+	runtime.KeepAlive(of)
 }

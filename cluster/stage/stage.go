@@ -162,22 +162,33 @@ func checkNodes(nodes []whatif.Node) error {
 	return nil
 }
 
-// residents returns the pods that are bound to nodes and have not ended, by node.
+// residents returns the pods that are bound to nodes and have not ended, by node. Of a list where the pods of a node
+// follow each other, it copies nothing.
 func residents(pods []kube.Stored) map[string][]kube.Stored {
 	out := map[string][]kube.Stored{}
-	for len(pods) > 0 {
-		node, n := pods[0].Pod().Spec.NodeName, 0
-		for n < len(pods) && pods[n].Pod().Spec.NodeName == node && !kube.Ended(pods[n].Pod()) {
-			n++
+	from, node := 0, "" // of the run of pods that end before the present one
+	add := func(to int) {
+		if node == "" || from == to {
+			return
 		}
-		if run := pods[:n:n]; node != "" && n > 0 {
-			if all, more := out[node]; more {
-				run = append(all, run...)
-			}
-			out[node] = run
+		run := pods[from:to:to]
+		if all, more := out[node]; more {
+			run = append(all, run...)
 		}
-		pods = pods[max(n, 1):] // the first one may have ended
+		out[node] = run
 	}
+	for i, kept := range pods {
+		p := kept.Pod()
+		at := p.Spec.NodeName
+		if kube.Ended(p) {
+			at = ""
+		}
+		if at != node {
+			add(i)
+			from, node = i, at
+		}
+	}
+	add(len(pods))
 	return out
 }
 

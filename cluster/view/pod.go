@@ -36,7 +36,8 @@ type Pod struct {
 	Claimed bool
 	// Devices are what its claims ask for, as far as they are judged.
 	Devices whatif.Devices
-	// Template is equal for pods with the same selectors, node affinity, tolerations and host ports. Only PodsOf sets it.
+	// Template is equal for pods with the same selectors, node affinity, tolerations and host ports, and without volumes
+	// that may tie them to nodes. Only PodsOf sets it.
 	Template string
 	// Misspelt describes annotations and labels that begin like Tenon's and that no program reads.
 	Misspelt []string

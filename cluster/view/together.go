@@ -72,9 +72,10 @@ func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) 
 			out.Nodes[at[p.Pod.UID]] = s.Nodes()[p.Node].Name
 		}
 	}
-	out.More = placed.More
+	// Once enough of them have places, no search is made for the others.
+	out.More = placed.More || placed.Fits && slices.Contains(out.Nodes, "")
 	for _, m := range members {
-		out.More = out.More || !placed.Fits && m.Want.Devices != nil && m.Want.Devices.Unsure()
+		out.More = out.More || slices.Contains(out.Nodes, "") && m.Want.Devices != nil && m.Want.Devices.Unsure()
 	}
 	return out, nil
 }

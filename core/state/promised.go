@@ -140,7 +140,7 @@ func (n *Node) HasLost(request string) bool {
 }
 
 // MayHaveLost reports whether the node has promised a request room, keeps its promises in all states that are known,
-// and would refuse a pod until its next report all the same.
+// and may refuse a pod until its next report all the same.
 func (n *Node) MayHaveLost(request string, p *place.Pod) bool {
 	return n.hasPromised(request) && n.Keeps() && n.awaits(p)
 }

@@ -145,7 +145,7 @@ func Of(f *Facts) Summary {
 	return s
 }
 
-// Afterwards returns the sentence for a pod whose chosen node refused it before it was bound, without an answer of the
+// Afterwards returns the sentence for a pod that was refused after a node was chosen for it, without an answer of the
 // other nodes. lost and unsure are as in Facts; without them there is no sentence.
 func Afterwards(lost, unsure []string) Summary {
 	f := Facts{Lost: lost, Unsure: unsure}
@@ -153,7 +153,7 @@ func Afterwards(lost, unsure []string) Summary {
 	if text == "" {
 		return Summary{}
 	}
-	return Summary{Kind: NotNow, Text: "Not now: the node that was chosen refused it afterwards" + text}
+	return Summary{Kind: NotNow, Text: "Not now: it was refused after a node was chosen" + text}
 }
 
 // rooms names the nodes that have lost room that they kept for the pod, or may have; "" if there are none.

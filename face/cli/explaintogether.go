@@ -19,7 +19,7 @@ import (
 // This file finds out whether the waiting pods of a workload fit at the same time. Each of them may fit alone, and
 // all of them together may not: then the workload cannot start as a whole. Judged are NUMA nodes, amounts, and what
 // keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity.
-// Where pods have claims, the cluster judges them with their devices, if it can.
+// Where pods have claims, or are of many kinds, the cluster judges each of them with its devices, if it can.
 
 // gatherer is a [Cluster] that also judges pods together with the devices of their claims.
 type gatherer interface {
@@ -78,7 +78,7 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 		return nil, nil
 	}
 	out := &together{Waiting: len(waiting), Needed: cmp.Or(max(0, needed), len(waiting))}
-	if done, err := out.withDevices(ctx, c, waiting); done || err != nil {
+	if done, err := out.byCluster(ctx, c, waiting); done || err != nil {
 		return out, err
 	}
 	// By kind, what was read about the first pod of the kind: what keeps it from nodes, and what the nodes have.
@@ -87,7 +87,7 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	claimed := false
 	for _, p := range waiting {
 		claimed = claimed || p.Claimed
-		kind := fmt.Sprintf("%s %v %s", p.Pod.Shape(), p.Demand, p.Template)
+		kind := kindOf(p)
 		if _, known := read[kind]; !known {
 			if len(read) == maxTemplates {
 				return nil, nil
@@ -144,11 +144,18 @@ func (x *together) put(p view.Pod, node string) {
 	x.Nodes[node] = append(x.Nodes[node], p.ID.Name)
 }
 
-// withDevices has the cluster judge pods that have claims. done is false if none has, or if the cluster does not judge
-// the devices of all.
-func (x *together) withDevices(ctx context.Context, c Cluster, waiting []view.Pod) (done bool, err error) {
+// kindOf returns a text that is equal for pods that get the same answer from every node.
+func kindOf(p view.Pod) string { return fmt.Sprintf("%s %v %s", p.Pod.Shape(), p.Demand, p.Template) }
+
+// byCluster has the cluster judge the pods if some have claims, or if they are of too many kinds. done is false if
+// neither is so, or if the cluster does not judge the devices of all.
+func (x *together) byCluster(ctx context.Context, c Cluster, waiting []view.Pod) (done bool, err error) {
+	kinds, claimed := map[string]bool{}, false
+	for _, p := range waiting {
+		kinds[kindOf(p)], claimed = true, claimed || p.Claimed
+	}
 	g, can := c.(gatherer)
-	if !can || !slices.ContainsFunc(waiting, func(p view.Pod) bool { return p.Claimed }) {
+	if !can || !claimed && len(kinds) <= maxTemplates {
 		return false, nil
 	}
 	at, err := g.Together(ctx, document.Each(waiting, func(p view.Pod) state.PodID { return p.ID }), x.Needed)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,6 +218,20 @@ func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
 		got, errs, code := run(t, c, "explain", "deploy/gang", "-n", "ml")
 		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, got, want)
+		}
+	}
+}
+
+// Pods of more kinds than are read one by one are judged by the cluster, such as those with volumes of their own.
+func TestPodsOfManyKindsAreJudgedByTheCluster(t *testing.T) {
+	for kinds, want := range map[int]string{maxTemplates: "fit together: ", maxTemplates + 1: "None of the 17 pods that"} {
+		c := gatheringCluster{gang(t, slices.Repeat([]int64{1}, kinds)...), view.Together{Nodes: make([]string, kinds)}}
+		for name, p := range c.pods {
+			p.Template = name
+			c.pods[name] = p
+		}
+		if got, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml"); !strings.Contains(got, want) {
+			t.Errorf("%d kinds: want %q in\n%s", kinds, want, got)
 		}
 	}
 }
