@@ -273,14 +273,57 @@ func (p *peer) Among(nodes []whatif.Node) whatif.Neighbours {
 // Same implements whatif.Peers.
 func (p *peer) Same(o whatif.Peers) bool {
 	q, is := o.(*peer)
-	if !is || p.stage != q.stage || p.pod.Namespace != q.pod.Namespace || !maps.Equal(p.pod.Labels, q.pod.Labels) ||
+	if !is || p.stage != q.stage || p.pod.Namespace != q.pod.Namespace ||
 		!slices.Equal(p.ports, q.ports) || !slices.Equal(p.exclusive, q.exclusive) || !maps.Equal(p.attaches, q.attaches) {
 		return false
 	}
 	a, b := &p.pod.Spec, &q.pod.Spec
 	return equality.Semantic.DeepEqual(a.Affinity, b.Affinity) &&
 		equality.Semantic.DeepEqual(a.TopologySpreadConstraints, b.TopologySpreadConstraints) &&
-		maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(a.Tolerations, b.Tolerations)
+		maps.Equal(a.NodeSelector, b.NodeSelector) && equality.Semantic.DeepEqual(a.Tolerations, b.Tolerations) &&
+		p.sameLabels(q)
+}
+
+// sameLabels reports whether the labels of two pods with equal terms mean the same to these and to the pods that
+// exclude others. Numbers of a controller's pods are different labels only where one of these terms reads them.
+func (p *peer) sameLabels(q *peer) bool {
+	if maps.Equal(p.pod.Labels, q.pod.Labels) {
+		return true
+	}
+	if !maps.Equal(kube.Unnumbered(p.pod.Labels), kube.Unnumbered(q.pod.Labels)) || readNumbers(&p.pod.Spec) {
+		return false
+	}
+	for _, residents := range p.stage.excluding {
+		for other := range kube.EachPod(residents) {
+			if readNumbers(&other.Spec) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// readNumbers reports whether a term of a pod that other pods have to match reads a label that numbers pods.
+func readNumbers(p *v1.PodSpec) bool {
+	reads := func(s *metav1.LabelSelector, keys ...[]string) bool {
+		if slices.ContainsFunc(slices.Concat(keys...), kube.Numbers) {
+			return true
+		}
+		return s != nil && (len(kube.Unnumbered(s.MatchLabels)) < len(s.MatchLabels) || slices.ContainsFunc(
+			s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return kube.Numbers(r.Key) }))
+	}
+	var terms []v1.PodAffinityTerm
+	if a := p.Affinity; a != nil && a.PodAffinity != nil {
+		terms = append(terms, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if a := p.Affinity; a != nil && a.PodAntiAffinity != nil {
+		terms = append(terms, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution...)
+	}
+	return slices.ContainsFunc(terms, func(t v1.PodAffinityTerm) bool {
+		return reads(t.LabelSelector, t.MatchLabelKeys, t.MismatchLabelKeys)
+	}) || slices.ContainsFunc(p.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
+		return reads(c.LabelSelector, c.MatchLabelKeys)
+	})
 }
 
 // asPeer returns an existing pod as a peer, with its anti-affinity unless that cannot be read.

@@ -86,6 +86,10 @@ func TestPodsThatWantTheSame(t *testing.T) {
 			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1,
 				TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: v1.DoNotSchedule}}
 		}, false},
+		"numbers":                         {withNumber("0", nil), withNumber("1", nil), true},
+		"numbers that their terms read":   {withNumber("0", apartFromFirst), withNumber("1", apartFromFirst), false},
+		"numbers that their spread reads": {withNumber("0", spreadByNumber), withNumber("1", spreadByNumber), false},
+
 		"one port":  {port(80), port(80), true},
 		"two ports": {port(80), port(81), false},
 	} {
@@ -99,4 +103,31 @@ func TestPodsThatWantTheSame(t *testing.T) {
 			t.Error("no pod looks at labels, and these make a difference")
 		}
 	}
+	s := made(t, []v1.Node{node("a", nil)}, running("a", "", "1", withNumber("0", nil)),
+		running("b", "", "1", withNumber("1", nil)), running("c", "a", "1", apartFromFirst))
+	if all := s.Pending(); all[0].Want.Same(all[1].Want) {
+		t.Error("a pod on a node excludes only one of two pods, and these are the same")
+	}
+}
+
+// withNumber gives a pod its number in its controller.
+func withNumber(n string, change func(*v1.Pod)) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Labels = map[string]string{"app": "x", "apps.kubernetes.io/pod-index": n}
+		if change != nil {
+			change(p)
+		}
+	}
+}
+
+func apartFromFirst(p *v1.Pod) {
+	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname",
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"apps.kubernetes.io/pod-index": "0"}}}}}}
+}
+
+func spreadByNumber(p *v1.Pod) {
+	p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "kubernetes.io/hostname",
+		WhenUnsatisfiable: v1.DoNotSchedule, MatchLabelKeys: []string{"apps.kubernetes.io/pod-index"},
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}}
 }

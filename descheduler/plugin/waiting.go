@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // This file finds the pods that wait, and logs once why there is no plan for one.
@@ -80,18 +80,9 @@ func (p *makeRoom) forget(waiting []*v1.Pod) {
 func alike(a, b *v1.Pod) bool {
 	x, y := metav1.GetControllerOfNoCopy(a), metav1.GetControllerOfNoCopy(b)
 	return x != nil && y != nil && x.UID == y.UID && a.Namespace == b.Namespace &&
-		maps.Equal(without(a.Labels), without(b.Labels)) && maps.Equal(without(a.Annotations), without(b.Annotations)) &&
+		maps.Equal(kube.Unnumbered(a.Labels), kube.Unnumbered(b.Labels)) &&
+		maps.Equal(kube.Unnumbered(a.Annotations), kube.Unnumbered(b.Annotations)) &&
 		equality.Semantic.DeepEqual(common(&a.Spec), common(&b.Spec)) && !hasOwnVolumes(&a.Spec)
-}
-
-// without returns labels or annotations without those that number the pods of a controller.
-func without(all map[string]string) map[string]string {
-	out := maps.Clone(all)
-	for _, key := range []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel,
-		batchv1.JobCompletionIndexAnnotation} { // a label, too
-		delete(out, key)
-	}
-	return out
 }
 
 // common returns the part of a pod's spec that all pods of a controller have: without the host name, and without the

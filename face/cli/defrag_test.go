@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -353,5 +354,22 @@ func TestAPodWithoutRoomKeepsOnlyEqualOnesFromIt(t *testing.T) {
 				t.Errorf("got %q, exit code %d, stderr %q; want %q", out, code, errs, c.want)
 			}
 		})
+	}
+
+	cluster := scattered(t, func(p *v1.Pod) {
+		if p.Name == "web-0" {
+			p.Spec.Affinity = apartFrom("app", "none")
+		}
+	})
+	for i := range maxAny {
+		cluster = withPod(t, cluster, of(fmt.Sprintf("batch-%d", i), func(p *v1.Pod) {
+			selects(p)
+			p.Labels = map[string]string{"batch.kubernetes.io/job-name": "batch",
+				"batch.kubernetes.io/job-completion-index": strconv.Itoa(i)}
+		}))
+	}
+	if out, errs, code := runDefrag(t, cluster, "--pending", "--any", "-o", "name"); out != "pod/ml/train-0\n" ||
+		errs != "" || code != 0 {
+		t.Errorf("after the pods of an indexed Job: got %q, exit code %d, stderr %q", out, code, errs)
 	}
 }
