@@ -204,11 +204,15 @@ func (d *defragmentation) restrict(only map[string]bool) {
 	d.field.Movers = keep
 }
 
-// replan asks the question of a plan again. It returns an error if the answer does not work any more.
+// replan asks the question of a plan again. It returns an error if the answer does not work any more, or is not about
+// all pods of the plan.
 func (a *app) replan(c *cobra.Command, f defragFlags) (*defragmentation, error) {
 	d, err := a.defragmented(c, f)
 	if err != nil {
 		return nil, err
+	}
+	if len(d.notJudged) > 0 { // as if these pods had room
+		return nil, fmt.Errorf("without a person who agrees to the plan, %s", strings.Join(d.notJudged, "; "))
 	}
 	for _, x := range d.newcomers {
 		if slices.Contains(f.empty, x.Node) {

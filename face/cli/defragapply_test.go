@@ -145,6 +145,12 @@ func TestOnlyPlansThatWorkAreCarriedOut(t *testing.T) {
 				p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("32")
 			}
 		}, "does not work any more"},
+		"of yesterday: no person agrees, and the pod starts with others now": {asked("--pending", "--any=true"),
+			func(p *v1.Pod) {
+				if p.Name == "wide" {
+					p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "train"}
+				}
+			}, "no pods move for ml/wide, since it starts only with others of PodGroup ml/train"},
 	} {
 		w := &recorded{}
 		out, errs, code := apply(t, c.edit, c.later, w, "--yes")

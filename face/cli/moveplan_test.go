@@ -3,6 +3,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // Another program gets the plan of the command defrag, and learns why there is none.
@@ -19,6 +21,17 @@ func TestOtherProgramsAskWhichPodsMove(t *testing.T) {
 	}
 	if _, err := s.PlanAgain(t.Context(), wide, nil); err == nil {
 		t.Error("the plan works without its move")
+	}
+	// Whether a pod starts alone is not known any more, for example because its PodGroup could not be read.
+	unsure := Setup{Stages: stages([]byte(scattered(t, func(p *v1.Pod) {
+		if p.Name == "wide" {
+			p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "train"}
+		}
+	})))}
+	for _, left := range [][]PodOn{got.Plan.Moves, nil} {
+		if again, err := unsure.PlanAgain(t.Context(), wide, left); err == nil {
+			t.Errorf("the plan works for no pod, with %d moves that were left: %+v", len(left), again)
+		}
 	}
 
 	low := int32(-1)
