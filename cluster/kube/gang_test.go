@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +14,11 @@ import (
 // A PodGroup that does not exist is another thing than an API server that serves no PodGroups.
 func TestPodGroupsAreRead(t *testing.T) {
 	answers := map[string]string{
-		"g": `{"spec":{"schedulingPolicy":{"gang":{"minCount":4}},"schedulingConstraints":{"topology":[{"key":"rack"}]}}}`,
+		"g": `{"spec":{"schedulingPolicy":{"gang":{"minCount":4}},` +
+			`"schedulingConstraints":{"topology":[{"key":"rack"}]}}}`,
+		"basic": `{"spec":{"schedulingPolicy":{"basic":{}}}}`,
+		"one":   `{"spec":{"schedulingPolicy":{"gang":{"minCount":1}}}}`,
+		"part":  `{"spec":{"parentCompositePodGroupName":"all","schedulingPolicy":{"basic":{}}}}`,
 		"absent": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
 			`"details":{"name":"absent","kind":"podgroups"}}`,
 		"unserved": "404 page not found",
@@ -21,7 +26,7 @@ func TestPodGroupsAreRead(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[len("/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/"):]
 		w.Header().Set("Content-Type", "application/json")
-		if name != "g" {
+		if strings.Contains(answers[name], "404") {
 			w.WriteHeader(http.StatusNotFound)
 		}
 		fmt.Fprint(w, answers[name])
@@ -36,5 +41,13 @@ func TestPodGroupsAreRead(t *testing.T) {
 	}
 	if _, _, err := r.Gang(t.Context(), "ml", "unserved"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("without the API: %v", err)
+	}
+	for name, want := range map[string]bool{"g": false, "basic": true, "one": true, "part": false} {
+		if alone, err := r.StartsAlone(t.Context(), "ml", name); alone != want || err != nil {
+			t.Errorf("a pod of group %s starts alone: %t, %v", name, alone, err)
+		}
+	}
+	if alone, err := r.StartsAlone(t.Context(), "ml", "absent"); alone || !apierrors.IsNotFound(err) {
+		t.Errorf("a pod of a group that does not exist starts alone: %t, %v", alone, err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/group"
-	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
@@ -35,21 +34,24 @@ func startsWith(p *v1.Pod) string {
 // maxGroups bounds the PodGroups that are read, one by one.
 const maxGroups = 32
 
-// readGroups finds out which PodGroups of pods that wait ask for one pod, as groups with the policy basic do. A group
-// that cannot be read may ask for several.
+// readGroups finds out for which PodGroups of pods that wait a pod starts alone, as in groups with the policy basic. A
+// group that is not read may ask for several pods. The groups of the most important pods are read first, and none after
+// that of a namespace where the identity may read none.
 func (s *Stage) readGroups(ctx context.Context,
-	gang func(_ context.Context, namespace, name string) (int, string, error)) {
+	startsAlone func(_ context.Context, namespace, name string) (bool, error)) {
 	s.single = map[string]bool{}
-	for p := range kube.EachPod(s.pods) {
+	closed := map[string]bool{}
+	for _, p := range s.waiting() {
 		name := group.Of(&p.Spec)
 		id := p.Namespace + "/" + name
-		if _, known := s.single[id]; known || name == "" || p.Spec.NodeName != "" || kube.Ended(p) {
+		if _, known := s.single[id]; known || name == "" || closed[p.Namespace] {
 			continue
 		}
-		least, _, err := gang(ctx, p.Namespace, name)
-		if s.single[id] = err == nil && least <= 1; len(s.single) == maxGroups || apierrors.IsForbidden(err) {
+		alone, err := startsAlone(ctx, p.Namespace, name)
+		if s.single[id] = err == nil && alone; len(s.single) == maxGroups {
 			return
 		}
+		closed[p.Namespace] = apierrors.IsForbidden(err)
 	}
 }
 

@@ -4,6 +4,7 @@ package stage
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -75,24 +76,57 @@ func TestGroupsThatAskForOnePod(t *testing.T) {
 	}
 	check("no group was read", want)
 	var asked []string
-	s.readGroups(t.Context(), func(_ context.Context, _, name string) (int, string, error) {
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (bool, error) {
 		asked = append(asked, name)
-		least, there := map[string]int{"basic": 0, "one": 1, "gang": 4}[name]
+		alone, there := map[string]bool{"basic": true, "one": true, "gang": false}[name]
 		if !there {
-			return 0, "", apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, name)
+			return false, apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, name)
 		}
-		return least, "", nil
+		return alone, nil
 	})
 	check("all were read", []string{"", "", "PodGroup ml/gang", "", "PodGroup ml/gone", ""})
 	if slices.Sort(asked); !slices.Equal(asked, []string{"basic", "gang", "gone", "one"}) {
 		t.Errorf("these groups were read: %v", asked)
 	}
 	asked = nil
-	s.readGroups(t.Context(), func(_ context.Context, _, name string) (int, string, error) {
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (bool, error) {
 		asked = append(asked, name)
-		return 0, "", apierrors.NewForbidden(schema.GroupResource{Resource: "podgroups"}, name, nil)
+		return false, forbidden(name)
 	})
 	if check("none may be read", want); len(asked) != 1 {
 		t.Errorf("without the right to read groups, these were asked for: %v", asked)
+	}
+}
+
+func forbidden(name string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "podgroups"}, name, nil)
+}
+
+// The groups of important pods are read first, and a namespace where none may be read keeps no others from being read.
+func TestWhichGroupsAreRead(t *testing.T) {
+	waits := func(namespace, name string, priority int32) v1.Pod {
+		return running(name, "", "1", func(p *v1.Pod) {
+			p.Namespace, p.Spec.Priority = namespace, &priority
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
+		})
+	}
+	pods := []v1.Pod{waits("ml", "top", 7), waits("closed", "x", 9), waits("closed", "y", 8)}
+	for i := range maxGroups {
+		pods = append(pods, waits("ml", fmt.Sprintf("a%d", i), 0))
+	}
+	s := made(t, []v1.Node{node("a", nil)}, pods...)
+	var asked []string
+	s.readGroups(t.Context(), func(_ context.Context, namespace, name string) (bool, error) {
+		if asked = append(asked, name); namespace == "closed" {
+			return false, forbidden(name)
+		}
+		return true, nil
+	})
+	if len(asked) != maxGroups || asked[0] != "x" || asked[1] != "top" || asked[2] != "a0" {
+		t.Errorf("these groups were read: %v", asked)
+	}
+	if all := s.Pending(); all[0].Gang == "" || all[2].Gang != "" {
+		t.Errorf("the pod of a group that may not be read starts with %q, that of another one with %q", all[0].Gang,
+			all[2].Gang)
 	}
 }

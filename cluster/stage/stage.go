@@ -102,7 +102,7 @@ func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, 
 	if known {
 		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
 	}
-	out.readGroups(ctx, cluster.Gang)
+	out.readGroups(ctx, cluster.StartsAlone)
 	if err := out.readJobs(ctx, cluster); err != nil {
 		return nil, err
 	}
@@ -251,16 +251,20 @@ func (s *Stage) Waiting() (n int) {
 	return n
 }
 
-// Pending returns the pods without a node, the most important first, in the order in which the scheduler takes them.
-func (s *Stage) Pending() (out []*whatif.Workload) {
-	var pods []*v1.Pod
+// waiting returns the pods without a node, the most important first.
+func (s *Stage) waiting() (out []*v1.Pod) {
 	for p := range kube.EachPod(s.pods) {
 		if p.Spec.NodeName == "" && !kube.Ended(p) {
-			pods = append(pods, p)
+			out = append(out, p)
 		}
 	}
-	slices.SortFunc(pods, inOrder)
-	for _, p := range pods {
+	slices.SortFunc(out, inOrder)
+	return out
+}
+
+// Pending returns the pods without a node, the most important first, in the order in which the scheduler takes them.
+func (s *Stage) Pending() (out []*whatif.Workload) {
+	for _, p := range s.waiting() {
 		w := s.toPlace(p)
 		w.Held = len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil
 		out = append(out, w)
