@@ -16,24 +16,22 @@ import (
 // This file finds out which pods of JobSets may be evicted. Their Jobs create them again, but a JobSet whose Job fails
 // fails, too, or begins anew with all pods.
 
-// readJobs reads the Jobs of the namespaces that have pods of JobSets, if the identity may list them.
-func (s *Stage) readJobs(ctx context.Context, cluster *kube.Reader) error {
+// readJobs reads the Jobs of the namespaces that have pods of JobSets which say that they may be evicted. Where that
+// fails or is forbidden, these pods stay: a plan of others needs no Jobs.
+func (s *Stage) readJobs(ctx context.Context,
+	jobs func(_ context.Context, namespace string) (list []batchv1.Job, known bool, err error)) {
 	s.spares = nil
 	seen := map[string]bool{}
 	for p := range kube.EachPod(s.pods) {
-		if !ofJobSet(p) || p.Spec.NodeName == "" || seen[p.Namespace] {
+		if seen[p.Namespace] || !ofJobSet(p) || p.Annotations[podapi.SafeToEvict] != "true" || p.Spec.NodeName == "" ||
+			kube.Ended(p) {
 			continue
 		}
 		seen[p.Namespace] = true
-		list, known, err := cluster.Jobs(ctx, p.Namespace)
-		if err != nil {
-			return err
-		}
-		if known {
+		if list, known, err := jobs(ctx, p.Namespace); err == nil && known {
 			s.addJobs(list)
 		}
 	}
-	return nil
 }
 
 // addJobs adds the Jobs for which an evicted pod is no failure.

@@ -132,7 +132,7 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is the pod of which more are to fit"
 	case !b.Bare && metav1.GetControllerOf(p) == nil:
 		return "has no controller that would create it again"
-	case !b.Bare && controlledBy(p, jobs()) && p.Annotations[podapi.SafeToEvict] != "true":
+	case (!b.Bare || ofJobSet(p)) && controlledBy(p, jobs()) && p.Annotations[podapi.SafeToEvict] != "true":
 		return "is of a Job, for which an eviction may count as a failure, and lacks the annotation " +
 			podapi.SafeToEvict + "=true"
 	case !b.Bare && !replaced(p):

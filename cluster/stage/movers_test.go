@@ -1,6 +1,9 @@
 package stage
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -216,8 +219,37 @@ func TestPodsOfJobSets(t *testing.T) {
 		}
 		s := made(t, []v1.Node{node("n", nil)}, p)
 		s.addJobs([]batchv1.Job{j})
-		if got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now()); err != nil || len(got.Movers) == 1 != c.moves {
-			t.Errorf("%s: %d pods may move, these not: %+v, %v", name, len(got.Movers), got.Fixed, err)
+		for _, bare := range []bool{false, true} {
+			got, err := s.Movers(t.Context(), defrag.Bounds{Bare: bare}, time.Now())
+			if err != nil || len(got.Movers) == 1 != c.moves {
+				t.Errorf("%s: %d pods may move, these not: %+v, %v", name, len(got.Movers), got.Fixed, err)
+			}
 		}
+	}
+}
+
+// Jobs are read only where a pod of a JobSet may move if its Job lets it. Where they cannot be read, these pods stay,
+// and others move.
+func TestWhichJobsAreRead(t *testing.T) {
+	of := func(namespace, set, agrees string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.Namespace = namespace
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "j",
+				Controller: new(true)}}
+			p.Labels = map[string]string{"jobset.sigs.k8s.io/jobset-name": set}
+			p.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": agrees}
+		}
+	}
+	s := made(t, []v1.Node{node("n", nil)}, running("a", "n", "1", of("ml", "s", "true")),
+		running("b", "n", "1", of("ml", "s", "true")), running("c", "n", "1", of("other", "s", "false")),
+		running("d", "n", "1", of("jobs", "", "true")), running("e", "", "1", of("waits", "s", "true")))
+	var asked []string
+	s.readJobs(t.Context(), func(_ context.Context, namespace string) ([]batchv1.Job, bool, error) {
+		asked = append(asked, namespace)
+		return nil, false, errors.New("the API server is busy")
+	})
+	got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
+	if err != nil || !slices.Equal(asked, []string{"ml"}) || len(got.Movers) != 1 || got.Movers[0].Pod.Name != "d" {
+		t.Errorf("Jobs were read in %v; %+v may move, %v", asked, got.Movers, err)
 	}
 }

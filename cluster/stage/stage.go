@@ -103,9 +103,7 @@ func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, 
 		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
 	}
 	out.readGroups(ctx, cluster.StartsAlone)
-	if err := out.readJobs(ctx, cluster); err != nil {
-		return nil, err
-	}
+	out.readJobs(ctx, cluster.Jobs)
 	if s.allocates == nil || len(s.published.Claims) == 0 {
 		return &out, nil
 	}
