@@ -50,11 +50,12 @@ afterwards, and of no shape fewer than now. The command only reads, and evicts n
 carries out what -o json writes.
 
 Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again, and
-pods of Jobs with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=true. --bare lets pods of
-other controllers move, and those of none. No gangs move, no pods whose claims of devices (DRA) or other
-requirements are not judged, and none where that annotation is false. A pod says by the annotation
-tenon.sh/move-cost (1 to 1000) what its move costs; without it 1. Nodes whose NUMA nodes are not known
-get no pods that need alignment.
+pods of Jobs with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=true. The Job of a
+JobSet must ignore evictions, too (podFailurePolicy). --bare lets pods of other controllers move, and
+those of none. No gangs move, no pods whose claims of devices (DRA) or other requirements are not
+judged, and none where that annotation is false. A pod says by the annotation tenon.sh/move-cost (1 to
+1000) what its move costs; without it 1. Nodes whose NUMA nodes are not known get no pods that need
+alignment.
 
 The exit code is 0 if there is a plan, or if nothing has to move; 1 if there is none; 3 if there is one,
 and pods of some objects cannot be judged; 2 after an error.`

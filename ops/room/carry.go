@@ -31,7 +31,7 @@ type carrying struct {
 	heldUntil time.Time
 	held      []move
 	looked    time.Time // when lostRoom has looked last
-	lost      time.Time // since when the goals have had no room; zero if they have some
+	lost      time.Time // since when it could not be confirmed that the goals have room; zero if they have some
 	evicted   int       // pods
 	// leaving are the pods that this program, or an interrupted one, has evicted.
 	leaving []Move

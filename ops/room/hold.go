@@ -110,8 +110,9 @@ func (x *carrying) evictWithin() (time.Duration, error) {
 	return min(x.EvictWithin, left), nil
 }
 
-// lostRoom returns an error if successors are held back, and the pods that wait have had no room for a while: then the
-// successors would wait for them in vain. It computes the plan again, without the pods that have left.
+// lostRoom returns an error if successors are held back, and for a while it could not be confirmed that the pods that
+// wait have room: then the successors may wait for them in vain. It computes the plan again, without the pods that have
+// left.
 func (x *carrying) lostRoom(ctx context.Context) error {
 	switch {
 	case len(x.held) == 0:
@@ -130,7 +131,8 @@ func (x *carrying) lostRoom(ctx context.Context) error {
 	case x.lost.IsZero():
 		x.lost = x.looked
 	case x.looked.Sub(x.lost) >= lostAfter:
-		return fmt.Errorf("the pods that wait have lost the room that was made for them: %w", err)
+		return fmt.Errorf("that the pods that wait still have the room that was made for them could not be confirmed "+
+			"for %s: %w", x.looked.Sub(x.lost).Round(time.Second), err)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestSuccessorsAreNotHeldBackForLostRoom(t *testing.T) {
 					}}}
 				err = x.back(t.Context(), []move{m}, nil)
 				if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), c.want) || took < c.least ||
-					took > c.most {
+					took > c.most || strings.Contains(err.Error(), "have lost") { // the cluster may not have been read
 					t.Errorf("it ended after %s, want %s to %s: %v", took, c.least, c.most, err)
 				}
 				for i := 1; i < len(asked); i++ {
