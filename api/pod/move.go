@@ -1,5 +1,11 @@
 package pod
 
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
 // MoveCostAnnotation is what it costs to move a pod so that others get room: a number of 1 to 1000, 1 without it.
 const MoveCostAnnotation = "tenon.sh/move-cost"
 
@@ -19,3 +25,23 @@ const (
 	// KoordinatorGang is Koordinator's annotation with the gang of a pod.
 	KoordinatorGang = "gang.scheduling.koordinator.sh/name"
 )
+
+// replacing are the kinds of controllers that create a pod like an evicted one.
+var replacing = map[schema.GroupKind]schema.GroupVersionResource{
+	{Group: "apps", Kind: "ReplicaSet"}:  {Group: "apps", Version: "v1", Resource: "replicasets"},
+	{Group: "apps", Kind: "StatefulSet"}: {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	{Kind: "ReplicationController"}:      {Version: "v1", Resource: "replicationcontrollers"},
+	{Group: "batch", Kind: "Job"}:        {Group: "batch", Version: "v1", Resource: "jobs"},
+}
+
+// ReplacedBy returns the resource of the controller of a pod if it creates a pod like an evicted one, as long as it has
+// replicas. Other controllers may do otherwise, also those of a kind of the same name in another API: what runs steps
+// takes an eviction for a failure.
+func ReplacedBy(p *v1.Pod) (of schema.GroupVersionResource, known bool) {
+	owner := metav1.GetControllerOfNoCopy(p)
+	if owner == nil {
+		return of, false
+	}
+	of, known = replacing[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	return of, known
+}

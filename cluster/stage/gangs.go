@@ -1,8 +1,8 @@
 package stage
 
 import (
-	"cmp"
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,16 +19,33 @@ import (
 // startsWith names for people the group of a pod that a scheduler starts together with others; "" if a pod has none.
 // Whether the pod's scheduler is the one that reads the mark is not known.
 func startsWith(p *v1.Pod) string {
-	for _, x := range []struct{ kind, name string }{
-		{"PodGroup", cmp.Or(group.Of(&p.Spec), volcanoGroup(p), p.Labels[podapi.CoschedulingGroup])},
-		{"gang", p.Annotations[podapi.KoordinatorGang]},
-		{"task group", p.Annotations[podapi.YuniKornGroup]},
-	} {
-		if x.name != "" {
-			return x.kind + " " + printable.Text(p.Namespace+"/"+printable.Clip(x.name, 100))
+	for _, m := range append([]Mark{{"PodGroup", group.Of(&p.Spec), ""}}, marks(p)...) {
+		if m.Name != "" {
+			return m.kind + " " + printable.Text(p.Namespace+"/"+printable.Clip(m.Name, 100))
 		}
 	}
 	return ""
+}
+
+// Mark is what a pod has so that a scheduler starts it together with others.
+type Mark struct {
+	kind string // what the scheduler calls those pods
+	Name string // theirs
+	// Scheduler is the one that reads the mark, such as "Volcano".
+	Scheduler string
+}
+
+// Marks returns the marks of a pod for schedulers that have gangs of their own.
+func Marks(p *v1.Pod) []Mark {
+	return slices.DeleteFunc(marks(p), func(m Mark) bool { return m.Name == "" })
+}
+
+// marks returns all marks; those that the pod lacks have no name.
+func marks(p *v1.Pod) []Mark {
+	return []Mark{{"PodGroup", volcanoGroup(p), "Volcano"},
+		{"PodGroup", p.Labels[podapi.CoschedulingGroup], "Coscheduling"},
+		{"gang", p.Annotations[podapi.KoordinatorGang], "Koordinator"},
+		{"task group", p.Annotations[podapi.YuniKornGroup], "YuniKorn"}}
 }
 
 // maxGroups bounds the PodGroups that are read, one by one.

@@ -132,7 +132,7 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is the pod of which more are to fit"
 	case !b.Bare && metav1.GetControllerOf(p) == nil:
 		return "has no controller that would create it again"
-	case (!b.Bare || ofJobSet(p)) && controlledBy(p, jobs()) && p.Annotations[podapi.SafeToEvict] != "true":
+	case (!b.Bare || ofJobSet(p)) && ofJob(p) && p.Annotations[podapi.SafeToEvict] != "true":
 		return "is of a Job, for which an eviction may count as a failure, and lacks the annotation " +
 			podapi.SafeToEvict + "=true"
 	case !b.Bare && !replaced(p):
@@ -149,20 +149,16 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 	return ""
 }
 
-// jobs is the kind of Jobs of Kubernetes. Kinds of the same name in other APIs, such as Volcano's, may do otherwise.
-func jobs() schema.GroupKind { return schema.GroupKind{Group: "batch", Kind: "Job"} }
-
-// replaced reports whether a controller creates a pod like an evicted one, as long as it has replicas. What runs steps
-// takes an eviction for a failure.
-func replaced(p *v1.Pod) bool {
-	return controlledBy(p, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"},
-		schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Kind: "ReplicationController"}, jobs())
+// ofJob reports whether the controller of a pod is a Job of Kubernetes.
+func ofJob(p *v1.Pod) bool {
+	by, _ := podapi.ReplacedBy(p)
+	return by.Resource == "jobs"
 }
 
-// controlledBy reports whether the controller of a pod is of one of the kinds.
-func controlledBy(p *v1.Pod, kinds ...schema.GroupKind) bool {
-	owner := metav1.GetControllerOf(p)
-	return owner != nil && slices.Contains(kinds, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
+// replaced reports whether the controller of a pod creates one like an evicted one.
+func replaced(p *v1.Pod) bool {
+	_, is := podapi.ReplacedBy(p)
+	return is
 }
 
 // ofController names the kind of a pod's controller for people.

@@ -398,6 +398,28 @@ func (w *world) status(s v1.ContainerStatus) {
 	w.pods[0].Status.ContainerStatuses = append(w.pods[0].Status.ContainerStatuses, s)
 }
 
+// Volcano gives each pod a group, also where there is no gang.
+func TestGangsOfOtherSchedulers(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, group string
+		want       int
+	}{
+		"Volcano":              {"scheduling.k8s.io/group-name", "g", 1},
+		"Volcano's of its pod": {"scheduling.k8s.io/group-name", "podgroup-u", 0},
+		"Volcano's of another": {"scheduling.k8s.io/group-name", "podgroup-v", 1},
+		"Koordinator":          {"gang.scheduling.koordinator.sh/name", "g", 1},
+		"YuniKorn":             {"yunikorn.apache.org/task-group-name", "g", 1},
+	} {
+		w := healthy()
+		p := kubetest.CPUs("worker", 2)
+		p.UID, p.Spec.SchedulerName, p.Annotations = "u", "tenon-scheduler", map[string]string{c.key: c.group}
+		w.pods = append(w.pods, *p)
+		if got := ids(w.examine(t, doctor.Options{})); len(got) != c.want || c.want > 0 && got[0] != "gang-not-enforced" {
+			t.Errorf("%s: findings %v, want %d", name, got, c.want)
+		}
+	}
+}
+
 func wrongPods() map[string]func(*world) {
 	return map[string]func(*world){
 		"never-admitted": func(w *world) { w.pods = append(w.pods, *kubetest.CPUs("wide", 9)) },

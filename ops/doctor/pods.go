@@ -104,17 +104,11 @@ func (x *examination) nearlyGuaranteed(p *v1.Pod) {
 func (x *examination) alone(p *v1.Pod) {
 	program, ours := x.program(p.Spec.SchedulerName)
 	if !ours || program == document.Volcano {
-		return // Volcano has gangs of its own, and takes no pods of the other two
+		return // Volcano has gangs of its own, and takes no pods of the others
 	}
-	for _, m := range []struct{ group, whose string }{
-		{p.Annotations[podapi.VolcanoGroup], "Volcano"},
-		{p.Labels[podapi.CoschedulingGroup], "Coscheduling"},
-		{p.Annotations[podapi.YuniKornGroup], "YuniKorn"},
-	} {
-		if m.group != "" {
-			x.add("gang-not-enforced", onPod(p, "group "+printable.Text(m.group)), "its scheduler starts it without the other "+
-				"pods of its group, which only "+m.whose+" starts together", "")
-		}
+	for _, m := range stage.Marks(p) {
+		x.add("gang-not-enforced", onPod(p, "group "+printable.Text(m.Name)), "its scheduler starts it without the other "+
+			"pods of its group, which only "+m.Scheduler+" starts together", "")
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
 )
 
@@ -99,18 +99,10 @@ func tally(now, before map[types.UID]*v1.Pod, gone []move) (runs, fresh map[type
 	return runs, fresh, alive
 }
 
-// controllers are the kinds of controllers whose pods move.
-var controllers = map[schema.GroupKind]schema.GroupVersionResource{
-	{Group: "apps", Kind: "ReplicaSet"}:  {Group: "apps", Version: "v1", Resource: "replicasets"},
-	{Group: "apps", Kind: "StatefulSet"}: {Group: "apps", Version: "v1", Resource: "statefulsets"},
-	{Kind: "ReplicationController"}:      {Version: "v1", Resource: "replicationcontrollers"},
-	{Group: "batch", Kind: "Job"}:        {Group: "batch", Version: "v1", Resource: "jobs"},
-}
-
 // complete reports whether it is certain that the controller of a pod creates no more pods, with so many alive.
 func (x *carrying) complete(ctx context.Context, m move, alive int64) bool {
 	owner := metav1.GetControllerOfNoCopy(m.pod)
-	resource, known := controllers[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	resource, known := podapi.ReplacedBy(m.pod)
 	if !known { // such as a kind of the same name in another API
 		return false
 	}
