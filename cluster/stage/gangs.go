@@ -43,7 +43,7 @@ func Marks(p *v1.Pod) []Mark {
 // marks returns all marks; those that the pod lacks have no name.
 func marks(p *v1.Pod) []Mark {
 	return []Mark{{"PodGroup", volcanoGroup(p), "Volcano"},
-		{"PodGroup", p.Labels[podapi.CoschedulingGroup], "Coscheduling"},
+		{"PodGroup", p.Labels[podapi.CoschedulingGroup], "Coscheduling or Koordinator"},
 		{"gang", p.Annotations[podapi.KoordinatorGang], "Koordinator"},
 		{"task group", p.Annotations[podapi.YuniKornGroup], "YuniKorn"}}
 }
@@ -61,7 +61,8 @@ func (s *Stage) readGroups(ctx context.Context,
 	for _, p := range s.waiting() {
 		name := group.Of(&p.Spec)
 		id := p.Namespace + "/" + name
-		if _, known := s.single[id]; known || name == "" || closed[p.Namespace] {
+		held := len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil // no plan is made for it
+		if _, known := s.single[id]; known || held || name == "" || closed[p.Namespace] {
 			continue
 		}
 		alone, err := startsAlone(ctx, p.Namespace, name)

@@ -110,7 +110,9 @@ func TestWhichGroupsAreRead(t *testing.T) {
 			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
 		})
 	}
-	pods := []v1.Pod{waits("ml", "top", 7), waits("closed", "x", 9), waits("closed", "y", 8)}
+	gated := waits("ml", "gated", 6) // no plan is made for it
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/later"}}
+	pods := []v1.Pod{waits("ml", "top", 7), waits("closed", "x", 9), waits("closed", "y", 8), gated}
 	for i := range maxGroups {
 		pods = append(pods, waits("ml", fmt.Sprintf("a%d", i), 0))
 	}

@@ -20,7 +20,7 @@ import (
 // fails or is forbidden, these pods stay: a plan of others needs no Jobs.
 func (s *Stage) readJobs(ctx context.Context,
 	jobs func(_ context.Context, namespace string) (list []batchv1.Job, known bool, err error)) {
-	s.spares = nil
+	s.spares, s.jobless = nil, map[string]bool{}
 	seen := map[string]bool{}
 	for p := range kube.EachPod(s.pods) {
 		if seen[p.Namespace] || !ofJobSet(p) || p.Annotations[podapi.SafeToEvict] != "true" || p.Spec.NodeName == "" ||
@@ -28,9 +28,9 @@ func (s *Stage) readJobs(ctx context.Context,
 			continue
 		}
 		seen[p.Namespace] = true
-		if list, known, err := jobs(ctx, p.Namespace); err == nil && known {
-			s.addJobs(list)
-		}
+		list, known, err := jobs(ctx, p.Namespace)
+		s.addJobs(list)
+		s.jobless[p.Namespace] = err != nil || !known
 	}
 }
 
@@ -75,6 +75,9 @@ func (s *Stage) jobSetKeeps(p *v1.Pod) string {
 	}
 	if p.Annotations[podapi.JobSetExclusive] != "" {
 		return "is of a JobSet that keeps its pods together, so all of them would have to move"
+	}
+	if s.jobless[p.Namespace] {
+		return "is of a JobSet, whose Jobs could not be read"
 	}
 	if owner := metav1.GetControllerOfNoCopy(p); owner == nil || !s.spares[owner.UID] {
 		return "is of a JobSet, and no rule is known by which its Job ignores evictions (podFailurePolicy)"

@@ -3,7 +3,9 @@ package stage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -251,5 +253,8 @@ func TestWhichJobsAreRead(t *testing.T) {
 	got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
 	if err != nil || !slices.Equal(asked, []string{"ml"}) || len(got.Movers) != 1 || got.Movers[0].Pod.Name != "d" {
 		t.Errorf("Jobs were read in %v; %+v may move, %v", asked, got.Movers, err)
+	}
+	if !strings.Contains(fmt.Sprint(got.Fixed), "whose Jobs could not be read") {
+		t.Errorf("the pods of the JobSet stay, since %v", got.Fixed)
 	}
 }

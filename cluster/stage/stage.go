@@ -73,6 +73,8 @@ type Stage struct {
 	single map[string]bool
 	// spares are the Jobs of JobSets for which an evicted pod is no failure, as far as they are known.
 	spares map[types.UID]bool
+	// jobless are the namespaces whose Jobs could not be read.
+	jobless map[string]bool
 	// published are the slices and claims as they were read, and templates the templates of claims; nil if not known.
 	published *kube.Devices
 	templates *templates

@@ -7,6 +7,7 @@ import (
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/assign"
+	"github.com/tenon-numa/tenon/core/guard"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
@@ -28,6 +29,15 @@ func (o *Once) Together(ctx context.Context, pods []state.PodID, least int) (Tog
 	if err == nil && v.Devices == nil {
 		v.Devices, err = o.reader.Devices(ctx, v.Seen)
 	}
+	if err != nil {
+		return Together{}, err
+	}
+	return together(ctx, v, pods, least)
+}
+
+// Together is Once.Together without the devices of claims.
+func (c *Live) Together(ctx context.Context, pods []state.PodID, least int) (Together, error) {
+	v, err := c.served(ctx)
 	if err != nil {
 		return Together{}, err
 	}
@@ -62,7 +72,8 @@ func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) 
 		}
 	}
 	members = slices.DeleteFunc(members, func(m whatif.Member) bool { return m.Want == nil })
-	plan := whatif.New(s.Nodes(), whatif.Rules{})
+	// Whether a kubelet takes a pod is not known where nothing is reported.
+	plan := whatif.New(s.Nodes(), whatif.Rules{Guard: guard.Guard{Unknown: guard.Nobody}})
 	placed, err := plan.Together(whatif.Gang{Pods: members, Least: least}, ctx.Err)
 	if err != nil {
 		return out, err

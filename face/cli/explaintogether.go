@@ -81,24 +81,15 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	if done, err := out.byCluster(ctx, c, waiting); done || err != nil {
 		return out, err
 	}
-	// By kind, what was read about the first pod of the kind: what keeps it from nodes, and what the nodes have.
-	read := map[string]*explanation{}
+	kinds, read, err := readKinds(ctx, c, waiting, nodes)
+	if err != nil || kinds == nil {
+		return nil, err
+	}
 	problem := assign.Problem{Nodes: nodes, Least: 1, Budget: togetherBudget}
 	claimed := false
-	for _, p := range waiting {
-		claimed = claimed || p.Claimed
-		kind := kindOf(p)
-		if _, known := read[kind]; !known {
-			if len(read) == maxTemplates {
-				return nil, nil
-			}
-			whole, err := c.Pod(ctx, p.ID.Namespace, p.ID.Name)
-			if err != nil {
-				return nil, err
-			}
-			read[kind], claimed = &explanation{pod: whole}, claimed || whole.Claimed
-		}
-		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kind})
+	for i, p := range waiting {
+		claimed = claimed || p.Claimed || read[kinds[i]].pod.Claimed
+		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kinds[i]})
 	}
 	partners := map[string]string{}
 	for _, p := range problem.Pods {
@@ -131,6 +122,46 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	return out, nil
 }
 
+// readKinds returns the kind of each pod and, by kind, what was read about its first pod: what keeps it from nodes, and
+// what the nodes have. It returns no kinds if too many pods would have to be read.
+func readKinds(ctx context.Context, c Cluster, waiting []view.Pod, nodes []*state.Node) (kinds []string,
+	read map[string]*explanation, err error) {
+	known := map[string]string{} // by kindOf
+	read = map[string]*explanation{}
+	for _, p := range waiting {
+		of := kindOf(p)
+		if _, seen := known[of]; !seen {
+			if len(known) == maxTemplates {
+				return nil, nil, nil
+			}
+			whole, err := c.Pod(ctx, p.ID.Namespace, p.ID.Name)
+			if err != nil {
+				return nil, nil, err
+			}
+			e := &explanation{pod: whole}
+			known[of] = e.kind(p, nodes)
+			if read[known[of]] == nil {
+				read[known[of]] = e
+			}
+		}
+		kinds = append(kinds, known[of])
+	}
+	return kinds, read, nil
+}
+
+// kind returns a text that is equal for pods of one shape that request the same and are kept from the same nodes. The
+// search relies on it: it does not try pods of one kind in another order.
+func (e *explanation) kind(p view.Pod, nodes []*state.Node) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %v %v", p.Pod.Shape(), p.Demand, e.pod.Needs)
+	for i, n := range nodes {
+		if len(e.pod.Around[n.Name].Barred) > 0 {
+			fmt.Fprintf(&b, " %d", i)
+		}
+	}
+	return b.String()
+}
+
 // put adds a pod with its node; "" if it has none.
 func (x *together) put(p view.Pod, node string) {
 	if node == "" {
@@ -144,7 +175,7 @@ func (x *together) put(p view.Pod, node string) {
 	x.Nodes[node] = append(x.Nodes[node], p.ID.Name)
 }
 
-// kindOf returns a text that is equal for pods that get the same answer from every node.
+// kindOf returns a text that is equal for pods of one kind, as far as that is known before they are read.
 func kindOf(p view.Pod) string { return fmt.Sprintf("%s %v %s", p.Pod.Shape(), p.Demand, p.Template) }
 
 // byCluster has the cluster judge the pods if some have claims, or if they are of too many kinds. done is false if

@@ -224,7 +224,10 @@ func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
 
 // Pods of more kinds than are read one by one are judged by the cluster, such as those with volumes of their own.
 func TestPodsOfManyKindsAreJudgedByTheCluster(t *testing.T) {
-	for kinds, want := range map[int]string{maxTemplates: "fit together: ", maxTemplates + 1: "None of the 17 pods that"} {
+	for kinds, want := range map[int]string{
+		maxTemplates:     "fit together: ",
+		maxTemplates + 1: "None of the 17 pods that",
+	} {
 		c := gatheringCluster{gang(t, slices.Repeat([]int64{1}, kinds)...), view.Together{Nodes: make([]string, kinds)}}
 		for name, p := range c.pods {
 			p.Template = name
@@ -233,6 +236,25 @@ func TestPodsOfManyKindsAreJudgedByTheCluster(t *testing.T) {
 		if got, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml"); !strings.Contains(got, want) {
 			t.Errorf("%d kinds: want %q in\n%s", kinds, want, got)
 		}
+	}
+}
+
+// Pods with volumes of their own are read one by one. They are still of one kind where the same nodes take them, so
+// that the search finds the number.
+func TestEqualPodsWithVolumesAreOfOneKind(t *testing.T) {
+	c := gang(t, slices.Repeat([]int64{12}, 9)...)
+	c.nodes = nil
+	for i := range 8 {
+		c.nodes = append(c.nodes, node(t, fmt.Sprint("n", i), "\nnuma 0 socket 0 cpus 0-15 memory 192Gi\n",
+			place.SingleNUMA))
+	}
+	for name, p := range c.pods {
+		p.Template = name
+		c.pods[name] = p
+	}
+	got, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml")
+	if !strings.Contains(got, "Of the 9 pods that wait, 8 fit") {
+		t.Errorf("want 8 that fit in\n%s", got)
 	}
 }
 
