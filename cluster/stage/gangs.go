@@ -53,7 +53,7 @@ const maxGroups = 32
 
 // readGroups finds out for which PodGroups of pods that wait a pod starts alone, as in groups with the policy basic. A
 // group that is not read may ask for several pods. The groups of the most important pods are read first, and none after
-// that of a namespace where the identity may read none.
+// that of a namespace where the identity may read none. No plan is made for pods that are held.
 func (s *Stage) readGroups(ctx context.Context,
 	startsAlone func(_ context.Context, namespace, name string) (bool, error)) {
 	s.single = map[string]bool{}
@@ -61,8 +61,7 @@ func (s *Stage) readGroups(ctx context.Context,
 	for _, p := range s.waiting() {
 		name := group.Of(&p.Spec)
 		id := p.Namespace + "/" + name
-		held := len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil // no plan is made for it
-		if _, known := s.single[id]; known || held || name == "" || closed[p.Namespace] {
+		if _, known := s.single[id]; known || isHeld(p) || name == "" || closed[p.Namespace] {
 			continue
 		}
 		alone, err := startsAlone(ctx, p.Namespace, name)

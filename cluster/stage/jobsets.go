@@ -21,13 +21,11 @@ import (
 func (s *Stage) readJobs(ctx context.Context,
 	jobs func(_ context.Context, namespace string) (list []batchv1.Job, known bool, err error)) {
 	s.spares, s.jobless = nil, map[string]bool{}
-	seen := map[string]bool{}
 	for p := range kube.EachPod(s.pods) {
-		if seen[p.Namespace] || !ofJobSet(p) || p.Annotations[podapi.SafeToEvict] != "true" || p.Spec.NodeName == "" ||
-			kube.Ended(p) {
+		_, read := s.jobless[p.Namespace]
+		if read || !ofJobSet(p) || p.Annotations[podapi.SafeToEvict] != "true" || p.Spec.NodeName == "" || kube.Ended(p) {
 			continue
 		}
-		seen[p.Namespace] = true
 		list, known, err := jobs(ctx, p.Namespace)
 		s.addJobs(list)
 		s.jobless[p.Namespace] = err != nil || !known

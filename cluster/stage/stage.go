@@ -73,7 +73,7 @@ type Stage struct {
 	single map[string]bool
 	// spares are the Jobs of JobSets for which an evicted pod is no failure, as far as they are known.
 	spares map[types.UID]bool
-	// jobless are the namespaces whose Jobs could not be read.
+	// jobless are the namespaces whose Jobs were looked for, and whether they could not be read.
 	jobless map[string]bool
 	// published are the slices and claims as they were read, and templates the templates of claims; nil if not known.
 	published *kube.Devices
@@ -266,11 +266,14 @@ func (s *Stage) waiting() (out []*v1.Pod) {
 func (s *Stage) Pending() (out []*whatif.Workload) {
 	for _, p := range s.waiting() {
 		w := s.toPlace(p)
-		w.Held = len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil
+		w.Held = isHeld(p)
 		out = append(out, w)
 	}
 	return out
 }
+
+// isHeld reports whether no scheduler places a pod without a node now.
+func isHeld(p *v1.Pod) bool { return len(p.Spec.SchedulingGates) > 0 || p.DeletionTimestamp != nil }
 
 // inOrder orders pods by priority, highest first, then by age, oldest first.
 func inOrder(a, b *v1.Pod) int {

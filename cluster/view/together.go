@@ -84,9 +84,7 @@ func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) 
 		}
 	}
 	// Once enough of them have places, no search is made for the others.
-	out.More = placed.More || placed.Fits && slices.Contains(out.Nodes, "")
-	for _, m := range members {
-		out.More = out.More || slices.Contains(out.Nodes, "") && m.Want.Devices != nil && m.Want.Devices.Unsure()
-	}
+	out.More = placed.More || slices.Contains(out.Nodes, "") && (placed.Fits ||
+		slices.ContainsFunc(members, func(m whatif.Member) bool { return m.Want.Devices != nil && m.Want.Devices.Unsure() }))
 	return out, nil
 }

@@ -110,9 +110,9 @@ func (x *carrying) evictWithin() (time.Duration, error) {
 	return min(x.EvictWithin, left), nil
 }
 
-// lostRoom returns an error if successors are held back, and for a while it could not be confirmed that the pods that
-// wait have room: then the successors may wait for them in vain. It computes the plan again, without the pods that have
-// left.
+// lostRoom returns an error if successors are held back, and the room of the waiting pods could not be confirmed for
+// lostAfter. Without room those pods never get nodes, and the successors, which come after them, would wait in vain. To
+// confirm it, lostRoom computes the plan again for the pods that have not left.
 func (x *carrying) lostRoom(ctx context.Context) error {
 	switch {
 	case len(x.held) == 0:

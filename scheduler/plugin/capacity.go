@@ -101,10 +101,12 @@ func kickAtEvents(h fwk.Handle, c *capacity.Controller, pods *follow.Gathered) (
 		if name == "classes of devices" {
 			do = c.Recount
 		}
-		var handler cache.ResourceEventHandler = cache.ResourceEventHandlerFuncs{AddFunc: func(any) { do() },
+		handler := cache.ResourceEventHandlerFuncs{AddFunc: func(any) { do() },
 			UpdateFunc: func(any, any) { do() }, DeleteFunc: func(any) { do() }}
 		if name == "pods" { // a pod is gathered before requests are looked at again
-			handler = both{pods, handler}
+			handler = cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { pods.OnAdd(o, false); do() },
+				UpdateFunc: func(before, o any) { pods.OnUpdate(before, o); do() },
+				DeleteFunc: func(o any) { pods.OnDelete(o); do() }}
 		}
 		r, err := i.AddEventHandler(handler)
 		if err != nil {
@@ -113,27 +115,6 @@ func kickAtEvents(h fwk.Handle, c *capacity.Controller, pods *follow.Gathered) (
 		synced = append(synced, r.HasSynced)
 	}
 	return synced, nil
-}
-
-// both has two handlers handle each event, one after the other.
-type both [2]cache.ResourceEventHandler
-
-func (b both) OnAdd(o any, initial bool) {
-	for _, h := range b {
-		h.OnAdd(o, initial)
-	}
-}
-
-func (b both) OnUpdate(before, o any) {
-	for _, h := range b {
-		h.OnUpdate(before, o)
-	}
-}
-
-func (b both) OnDelete(o any) {
-	for _, h := range b {
-		h.OnDelete(o)
-	}
 }
 
 // allSynced reports whether all informers have the objects that there were when they began.

@@ -7,8 +7,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 )
 
-// untolerated reports whether a pod does not tolerate one of the taints that keep pods away.
-func untolerated(taints []v1.Taint, p *v1.Pod) bool {
-	_, found := corev1helpers.FindMatchingUntoleratedTaint(taints, p.Spec.Tolerations, keepsAway)
-	return found
+// Untolerated returns the first taint that keeps pods with some tolerations away. found is false if none does.
+func Untolerated(taints []v1.Taint, list []v1.Toleration) (taint v1.Taint, found bool) {
+	return corev1helpers.FindMatchingUntoleratedTaint(taints, list, keepsAway)
 }

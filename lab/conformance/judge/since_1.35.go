@@ -8,8 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// untolerated reports whether a pod does not tolerate one of the taints that keep pods away.
-func untolerated(taints []v1.Taint, p *v1.Pod) bool {
-	_, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, p.Spec.Tolerations, keepsAway, true)
-	return found
+// Untolerated returns the first taint that keeps pods with some tolerations away. found is false if none does.
+func Untolerated(taints []v1.Taint, list []v1.Toleration) (taint v1.Taint, found bool) {
+	return corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, list, keepsAway, true)
 }

@@ -129,7 +129,7 @@ func (n *Node) Excludes(p *v1.Pod) string {
 	if n.Object.Spec.Unschedulable {
 		return "the node is cordoned"
 	}
-	if untolerated(n.Object.Spec.Taints, p) {
+	if _, found := Untolerated(n.Object.Spec.Taints, p.Spec.Tolerations); found {
 		return "the node has a taint"
 	}
 	p = withoutClaimed(p)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 
 	"github.com/tenon-numa/tenon/api/nrt"
+	"github.com/tenon-numa/tenon/lab/conformance/judge"
 )
 
 // choose chooses up to most nodes, in ascending order of name, and finds out which room they have.
@@ -56,14 +57,14 @@ const maxReasons = 5
 
 // unusable returns why no pod with some tolerations can run on a node, or "".
 func unusable(n *v1.Node, list []v1.Toleration) string {
-	taint := keptOff(n, list)
+	taint, tainted := judge.Untolerated(n.Spec.Taints, list)
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
 	})
 	switch {
 	case n.Spec.Unschedulable:
 		return "is cordoned"
-	case taint != nil:
+	case tainted:
 		return "has the taint " + taint.ToString()
 	case !ready:
 		return "is not ready"

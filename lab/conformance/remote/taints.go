@@ -33,18 +33,3 @@ func tolerations(texts []string) (out []v1.Toleration, err error) {
 	}
 	return out, nil
 }
-
-// keptOff returns the first taint of a node that keeps pods with some tolerations away, or nil.
-func keptOff(n *v1.Node, list []v1.Toleration) *v1.Taint {
-	for i := range n.Spec.Taints {
-		taint := &n.Spec.Taints[i]
-		tolerated := func(t v1.Toleration) bool {
-			return t.Key == taint.Key && (t.Effect == "" || t.Effect == taint.Effect) &&
-				(t.Operator == v1.TolerationOpExists || t.Value == taint.Value)
-		}
-		if taint.Effect != v1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(list, tolerated) {
-			return taint
-		}
-	}
-	return nil
-}
