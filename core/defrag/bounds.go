@@ -15,6 +15,8 @@ type Bounds struct {
 	Bare bool
 	// LocalData: pods may move that keep data in an emptyDir, which is lost.
 	LocalData bool
+	// Pinned: each successor has to get the node that the plan gives it.
+	Pinned bool
 	// Keep is a pod that stays, by its namespace and name, or the zero value.
 	Keep state.PodID
 }
@@ -26,6 +28,7 @@ const MaxMovers = 10_000
 type Field struct {
 	Movers  []Mover
 	Budgets []int
+	Gangs   []Gang
 	// Closed are positions of nodes that are cordoned.
 	Closed []int
 	// Fixed are the other pods on nodes, without pods that end already and pods that end with their node.

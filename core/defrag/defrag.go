@@ -28,6 +28,14 @@ type Mover struct {
 	Started int64
 	// Budgets are indices in Problem.Budgets: the disruption budgets that its eviction counts against.
 	Budgets []int
+	// Gang is the position of its gang in Problem.Gangs, from 1 on; 0 for a pod that may move whatever others do.
+	Gang int
+}
+
+// Gang has some of the movers.
+type Gang struct {
+	// Most is how many of them may move, since one of them has to stay where it is, for example.
+	Most int
 }
 
 // Problem is what [Find] solves.
@@ -43,6 +51,7 @@ type Problem struct {
 	Movers  []Mover
 	Must    []int
 	Budgets []int
+	Gangs   []Gang
 	// Most is the largest number of pods that may move.
 	Most int
 	// Confirm has the last word about a plan, for rules that Nodes and Wants do not have; nil confirms every plan.
@@ -98,13 +107,21 @@ func (p *Problem) Cost(set []int) Cost {
 	return c
 }
 
-// allows reports whether a set is within the most and the budgets.
+// allows reports whether a set is within the most, the budgets and what gangs allow.
 func (p *Problem) allows(set []int) bool {
 	if len(set) > p.Most {
 		return false
 	}
-	var used map[int]int
+	var used, left map[int]int
 	for _, i := range set {
+		if g := p.Movers[i].Gang; g > 0 {
+			if left == nil {
+				left = map[int]int{}
+			}
+			if left[g]++; left[g] > p.Gangs[g-1].Most {
+				return false
+			}
+		}
 		for _, b := range p.Movers[i].Budgets {
 			if used == nil {
 				used = map[int]int{}

@@ -226,6 +226,10 @@ func random(t testing.TB, r *rand.Rand) Problem {
 	for i := range p.Pods {
 		p.Pods[i].Priority, p.Pods[i].Later = r.Int32N(3), r.IntN(3) == 0
 	}
+	p.Gangs = []Gang{{Most: r.IntN(3)}}
+	for i := range p.Movers {
+		p.Movers[i].Gang = max(0, r.IntN(5)-3)
+	}
 	return p
 }
 
@@ -249,14 +253,20 @@ func oracle(p Problem) (best Cost, found bool) {
 
 // needed reports whether a set is within the bounds, and has all movers of the nodes that are to be empty.
 func needed(p Problem, set []int) bool {
-	evicted := map[int]int{}
+	evicted, left := map[int]int{}, map[int]int{}
 	for _, i := range set {
+		left[p.Movers[i].Gang]++
 		for _, b := range p.Movers[i].Budgets {
 			evicted[b]++
 		}
 	}
 	for b, n := range evicted {
 		if n > p.Budgets[b] {
+			return false
+		}
+	}
+	for i, g := range p.Gangs {
+		if left[i+1] > g.Most {
 			return false
 		}
 	}
