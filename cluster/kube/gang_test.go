@@ -18,7 +18,10 @@ func TestPodGroupsAreRead(t *testing.T) {
 			`"schedulingConstraints":{"topology":[{"key":"rack"}]}}}`,
 		"basic": `{"spec":{"schedulingPolicy":{"basic":{}}}}`,
 		"one":   `{"spec":{"schedulingPolicy":{"gang":{"minCount":1}}}}`,
-		"part":  `{"spec":{"parentCompositePodGroupName":"all","schedulingPolicy":{"basic":{}}}}`,
+		"whole": `{"spec":{"schedulingPolicy":{"gang":{"minCount":2}},"disruptionMode":{"all":{}}}}`,
+		"shares": `{"spec":{"schedulingPolicy":{"basic":{}},"disruptionMode":{"single":{}},` +
+			`"resourceClaims":[{"name":"c"}]}}`,
+		"part": `{"spec":{"parentCompositePodGroupName":"all","schedulingPolicy":{"basic":{}}}}`,
 		"absent": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
 			`"details":{"name":"absent","kind":"podgroups"}}`,
 		"unserved": "404 page not found",
@@ -42,12 +45,12 @@ func TestPodGroupsAreRead(t *testing.T) {
 	if _, _, err := r.Gang(t.Context(), "ml", "unserved"); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("without the API: %v", err)
 	}
-	for name, want := range map[string]bool{"g": false, "basic": true, "one": true, "part": false} {
-		if alone, err := r.StartsAlone(t.Context(), "ml", name); alone != want || err != nil {
-			t.Errorf("a pod of group %s starts alone: %t, %v", name, alone, err)
+	for name, want := range map[string]PodGroup{"g": {Least: 4, Label: "rack"}, "basic": {}, "one": {Least: 1},
+		"part": {Part: true}, "whole": {Least: 2, Whole: true}, "shares": {Shares: true}} {
+		if got, err := r.PodGroup(t.Context(), "ml", name); got != want || err != nil {
+			t.Errorf("group %s is %+v, %v, want %+v", name, got, err, want)
+		} else if alone := name == "basic" || name == "one" || name == "shares"; got.StartsAlone() != alone {
+			t.Errorf("a pod of group %s starts alone: %t", name, !alone)
 		}
-	}
-	if alone, err := r.StartsAlone(t.Context(), "ml", "absent"); alone || !apierrors.IsNotFound(err) {
-		t.Errorf("a pod of a group that does not exist starts alone: %t, %v", alone, err)
 	}
 }

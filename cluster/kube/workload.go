@@ -107,65 +107,6 @@ func (r *Reader) groupPods(ctx context.Context, namespace, name string) ([]v1.Po
 	return out, nil
 }
 
-// podGroup is the spec of a PodGroup.
-type podGroup struct {
-	Parent           string `json:"parentCompositePodGroupName"`
-	SchedulingPolicy struct {
-		Gang struct {
-			MinCount int32 `json:"minCount"`
-		} `json:"gang"`
-	} `json:"schedulingPolicy"`
-	SchedulingConstraints struct {
-		Topology []struct {
-			Key string `json:"key"`
-		} `json:"topology"`
-	} `json:"schedulingConstraints"`
-}
-
-// Gang returns how many pods a PodGroup needs to start, or 0 if its pods may start one by one, and the label whose
-// value the nodes of all its pods have to share, or "". If the PodGroup does not exist, the error is NotFound.
-func (r *Reader) Gang(ctx context.Context, namespace, name string) (needs int, label string, err error) {
-	group, err := r.podGroup(ctx, namespace, name)
-	if err != nil {
-		return 0, "", err
-	}
-	if t := group.SchedulingConstraints.Topology; len(t) > 0 {
-		label = t[0].Key // there is no more than one in 1.37
-	}
-	return int(group.SchedulingPolicy.Gang.MinCount), label, nil
-}
-
-// StartsAlone reports whether a pod of a PodGroup starts without others: the group needs no more than one, and belongs
-// to no composite group, which may need pods of several groups.
-func (r *Reader) StartsAlone(ctx context.Context, namespace, name string) (bool, error) {
-	group, err := r.podGroup(ctx, namespace, name)
-	return err == nil && group.SchedulingPolicy.Gang.MinCount <= 1 && group.Parent == "", err
-}
-
-// podGroup reads a PodGroup. If it does not exist, the error is NotFound.
-func (r *Reader) podGroup(ctx context.Context, namespace, name string) (out podGroup, err error) {
-	// Of Kubernetes 1.37, the first that schedules groups as a whole.
-	resource := schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1beta1", Resource: "podgroups"}
-	data, err := r.raw(ctx, resource, namespace, name, 0)
-	if apierrors.IsNotFound(err) {
-		// The answer about a resource that is not served names no object.
-		var status metav1.Status
-		if json.Unmarshal(data, &status) != nil || status.Details == nil || status.Details.Name != name {
-			return out, fmt.Errorf("the API server does not serve %s of %s", resource.Resource, resource.GroupVersion())
-		}
-	}
-	if err != nil {
-		return out, fmt.Errorf("read podgroup %s/%s: %w", namespace, name, err)
-	}
-	var group struct {
-		Spec podGroup `json:"spec"`
-	}
-	if err := json.Unmarshal(data, &group); err != nil {
-		return out, fmt.Errorf("decode podgroup %s/%s: %w", namespace, name, err)
-	}
-	return group.Spec, nil
-}
-
 // PodsOf returns the pods of a workload. kind is in lower case, such as "deployment". For Kubernetes' own kinds,
 // these are the pods that the workload's selector selects and that the workload, or a ReplicaSet of its name,
 // controls; if the workload does not exist, the error is NotFound. For a CronJob they are the pods of its Jobs, for a
@@ -216,6 +157,7 @@ func (r *Reader) raw(ctx context.Context, resource schema.GroupVersionResource, 
 	limit int64) ([]byte, error) {
 	gv := resource.GroupVersion()
 	cfg := rest.CopyConfig(r.cfg)
+	cfg.WarningHandler = rest.NoWarnings{} // for how long a version is served is no concern of the user
 	if cfg.APIPath = "/apis"; gv.Group == "" {
 		cfg.APIPath = "/api"
 	}

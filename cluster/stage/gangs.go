@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,7 @@ import (
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/group"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/printable"
 )
 
@@ -48,33 +50,50 @@ func marks(p *v1.Pod) []Mark {
 		{"task group", p.Annotations[podapi.YuniKornGroup], "YuniKorn"}}
 }
 
-// maxGroups bounds the PodGroups that are read, one by one.
-const maxGroups = 32
+// maxGroups bounds the PodGroups of pods that wait which are read, one by one, and maxMoving the ones of pods on nodes.
+const (
+	maxGroups = 32
+	maxMoving = 128
+)
 
-// readGroups finds out for which PodGroups of pods that wait a pod starts alone, as in groups with the policy basic. A
-// group that is not read may ask for several pods. The groups of the most important pods are read first, and none after
-// that of a namespace where the identity may read none. No plan is made for pods that are held.
+// readGroups reads PodGroups of pods: first of pods that wait, for which plans are made, the most important first; then
+// of pods on nodes, which may move. Where a group is not read, its pods start only with others, and do not move.
+// None is read after the first of a namespace where the identity may read none.
 func (s *Stage) readGroups(ctx context.Context,
-	startsAlone func(_ context.Context, namespace, name string) (bool, error)) {
-	s.single = map[string]bool{}
+	podGroup func(_ context.Context, namespace, name string) (kube.PodGroup, error)) {
+	s.groups = map[string]*kube.PodGroup{}
 	closed := map[string]bool{}
-	for _, p := range s.waiting() {
-		name := group.Of(&p.Spec)
-		id := p.Namespace + "/" + name
-		if _, known := s.single[id]; known || isHeld(p) || name == "" || closed[p.Namespace] {
-			continue
+	read := func(pods []*v1.Pod, most int) {
+		for _, p := range pods {
+			id := groupOf(p)
+			if _, known := s.groups[id]; known || isHeld(p) || id == "" || closed[p.Namespace] {
+				continue
+			}
+			if most--; most < 0 {
+				return
+			}
+			g, err := podGroup(ctx, p.Namespace, strings.TrimPrefix(id, p.Namespace+"/"))
+			if s.groups[id] = nil; err == nil {
+				s.groups[id] = &g
+			}
+			closed[p.Namespace] = apierrors.IsForbidden(err)
 		}
-		alone, err := startsAlone(ctx, p.Namespace, name)
-		if s.single[id] = err == nil && alone; len(s.single) == maxGroups {
-			return
-		}
-		closed[p.Namespace] = apierrors.IsForbidden(err)
 	}
+	read(s.waiting(), maxGroups)
+	read(s.grouped(), maxMoving)
+}
+
+// groupOf returns the PodGroup of Kubernetes of a pod, "namespace/name", or "".
+func groupOf(p *v1.Pod) string {
+	if name := group.Of(&p.Spec); name != "" {
+		return p.Namespace + "/" + name
+	}
+	return ""
 }
 
 // gang names for people the group of a pod that waits; "" if the pod may start alone.
 func (s *Stage) gang(p *v1.Pod) string {
-	if name := group.Of(&p.Spec); name != "" && s.single[p.Namespace+"/"+name] {
+	if g := s.groups[groupOf(p)]; g != nil && g.StartsAlone() {
 		return ""
 	}
 	return startsWith(p)
@@ -94,8 +113,9 @@ func volcanoGroup(p *v1.Pod) string {
 	return ""
 }
 
-// inGang reports whether a pod has a mark of a gang, also of one that only its controller keeps together.
-func inGang(p *v1.Pod) bool {
-	return startsWith(p) != "" || p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
+// inForeignGang reports whether a pod has a mark of a gang that is no PodGroup of Kubernetes, also of one that only its
+// controller keeps together.
+func inForeignGang(p *v1.Pod) bool {
+	return len(Marks(p)) > 0 || p.Labels["kueue.x-k8s.io/pod-group-name"] != "" ||
 		p.Labels["leaderworkerset.sigs.k8s.io/name"] != ""
 }

@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // An API server without the feature gate drops the group of a pod. The pod still belongs to it in the file.
@@ -76,22 +78,23 @@ func TestGroupsThatAskForOnePod(t *testing.T) {
 	}
 	check("no group was read", want)
 	var asked []string
-	s.readGroups(t.Context(), func(_ context.Context, _, name string) (bool, error) {
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (kube.PodGroup, error) {
 		asked = append(asked, name)
-		alone, there := map[string]bool{"basic": true, "one": true, "gang": false}[name]
+		least, there := map[string]int{"basic": 0, "one": 1, "gang": 2}[name]
 		if !there {
-			return false, apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, name)
+			return kube.PodGroup{}, apierrors.NewNotFound(schema.GroupResource{Resource: "podgroups"}, name)
 		}
-		return alone, nil
+		return kube.PodGroup{Least: least}, nil
 	})
 	check("all were read", []string{"", "", "PodGroup ml/gang", "", "PodGroup ml/gone", ""})
-	if slices.Sort(asked); !slices.Equal(asked, []string{"basic", "gang", "gone", "one"}) {
+	if slices.Sort(asked); !slices.Equal(asked, []string{"basic", "gang", "gone", "one",
+		"there"}) {
 		t.Errorf("these groups were read: %v", asked)
 	}
 	asked = nil
-	s.readGroups(t.Context(), func(_ context.Context, _, name string) (bool, error) {
+	s.readGroups(t.Context(), func(_ context.Context, _, name string) (kube.PodGroup, error) {
 		asked = append(asked, name)
-		return false, forbidden(name)
+		return kube.PodGroup{}, forbidden(name)
 	})
 	if check("none may be read", want); len(asked) != 1 {
 		t.Errorf("without the right to read groups, these were asked for: %v", asked)
@@ -118,11 +121,11 @@ func TestWhichGroupsAreRead(t *testing.T) {
 	}
 	s := made(t, []v1.Node{node("a", nil)}, pods...)
 	var asked []string
-	s.readGroups(t.Context(), func(_ context.Context, namespace, name string) (bool, error) {
+	s.readGroups(t.Context(), func(_ context.Context, namespace, name string) (kube.PodGroup, error) {
 		if asked = append(asked, name); namespace == "closed" {
-			return false, forbidden(name)
+			return kube.PodGroup{}, forbidden(name)
 		}
-		return true, nil
+		return kube.PodGroup{}, nil
 	})
 	if len(asked) != maxGroups || asked[0] != "x" || asked[1] != "top" || asked[2] != "a0" {
 		t.Errorf("these groups were read: %v", asked)

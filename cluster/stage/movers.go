@@ -35,7 +35,7 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 		return out, errors.New("there are no pods here but what nodes report: which of them may move is not known")
 	}
 	out.Unread = s.budgets == nil
-	budgets := newBudgets(s.budgets)
+	budgets, gangs := newBudgets(s.budgets), s.newMembers()
 	out.Budgets = budgets.allowed
 	for i := range s.nodes {
 		if s.objects != nil && s.objects[i].Spec.Unschedulable {
@@ -50,11 +50,12 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 			if err := ctx.Err(); err != nil {
 				return out, err
 			}
-			m, why := s.mover(i, p, b, budgets, at)
+			m, why := s.mover(i, p, b, budgets, gangs, at)
 			if why != "" {
 				out.Fixed = append(out.Fixed, defrag.Fixed{Pod: kube.ID(p), Node: i, Why: why})
 				continue
 			}
+			s.limit(p, gangs, &out, &m)
 			if out.Movers = append(out.Movers, m); len(out.Movers) > defrag.MaxMovers {
 				return out, fmt.Errorf("more than %d pods may move: choose namespaces, a highest priority or an age",
 					defrag.MaxMovers)
@@ -70,11 +71,15 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 }
 
 // mover returns a pod as a mover, or why it may not move.
-func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at time.Time) (m defrag.Mover, why string) {
+func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, gangs members, at time.Time) (m defrag.Mover,
+	why string) {
 	if why = excluded(p, b, at); why != "" {
 		return m, why
 	}
 	if why = s.jobSetKeeps(p); why != "" {
+		return m, why
+	}
+	if why = s.gangKeeps(p, gangs, b); why != "" {
 		return m, why
 	}
 	if m.Budgets, why = all.of(p); why != "" {
@@ -83,7 +88,7 @@ func (s *Stage) mover(node int, p *v1.Pod, b defrag.Bounds, all *budgets, at tim
 	if m.Weight, why = moveCost(p); why != "" {
 		return m, why
 	}
-	w, err := s.Existing(p)
+	w, err := s.Successor(p)
 	if unpredicted := "has devices of claims (DRA), whose new devices are not predicted"; err == nil {
 		_, claims := s.claimed(p, p)
 		switch {
@@ -139,8 +144,6 @@ func excluded(p *v1.Pod, b defrag.Bounds, at time.Time) string {
 		return "is controlled by a " + ofController(p) + ", which may not create it again"
 	case p.Annotations[podapi.SafeToEvict] == "false":
 		return "has the annotation " + podapi.SafeToEvict + "=false"
-	case inGang(p):
-		return "belongs to a gang, which would have to move as a whole"
 	case localData(&p.Spec) && !b.LocalData:
 		return "keeps data in an emptyDir"
 	case slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.Ephemeral != nil }):

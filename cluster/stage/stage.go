@@ -69,8 +69,8 @@ type Stage struct {
 	needs     *needs          // nil if nothing looks for claims of pods of files
 	// budgets are the PodDisruptionBudgets; nil if they are not known.
 	budgets []policyv1.PodDisruptionBudget
-	// single are the PodGroups of pods that wait, "namespace/name", and whether they are known to ask for one pod.
-	single map[string]bool
+	// groups are PodGroups of pods, "namespace/name"; nil for those that could not be read.
+	groups map[string]*kube.PodGroup
 	// spares are the Jobs of JobSets for which an evicted pod is no failure, as far as they are known.
 	spares map[types.UID]bool
 	// jobless are the namespaces whose Jobs were looked for, and whether they could not be read.
@@ -93,8 +93,8 @@ func Read(ctx context.Context, cluster *kube.Reader) (*Stage, []document.Problem
 	return s, v.Problems, err
 }
 
-// WithBudgets reads the disruption budgets of a cluster into a stage of it, the Jobs of JobSets, the PodGroups of pods
-// that wait, and where claims are judged, the templates of claims. Kinds that the identity may not list stay unknown.
+// WithBudgets reads the disruption budgets of a cluster into a stage of it, the Jobs of JobSets, PodGroups, and
+// where claims are judged, the templates of claims. Kinds that the identity may not list stay unknown.
 func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, error) {
 	out := *s
 	list, known, err := cluster.Budgets(ctx)
@@ -104,7 +104,7 @@ func (s *Stage) WithBudgets(ctx context.Context, cluster *kube.Reader) (*Stage, 
 	if known {
 		out.budgets = append([]policyv1.PodDisruptionBudget{}, list...)
 	}
-	out.readGroups(ctx, cluster.StartsAlone)
+	out.readGroups(ctx, cluster.PodGroup)
 	out.readJobs(ctx, cluster.Jobs)
 	if s.allocates == nil || len(s.published.Claims) == 0 {
 		return &out, nil

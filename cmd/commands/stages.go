@@ -134,7 +134,7 @@ func leaving(s cli.Stage, uids []string) (cli.Stage, []*whatif.Want, error) {
 		if !gone[string(p.UID)] {
 			continue
 		}
-		w, err := after.Existing(p)
+		w, err := after.Successor(p)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -52,10 +52,10 @@ carries out what -o json writes.
 Only pods of ReplicaSets, StatefulSets and ReplicationControllers move, as these create them again, and
 pods of Jobs with the annotation cluster-autoscaler.kubernetes.io/safe-to-evict=true. The Job of a
 JobSet must ignore evictions, too (podFailurePolicy). --bare lets pods of other controllers move, and
-those of none. No gangs move, no pods whose claims of devices (DRA) or other requirements are not
-judged, and none where that annotation is false. A pod says by the annotation tenon.sh/move-cost (1 to
-1000) what its move costs; without it 1. Nodes whose NUMA nodes are not known get no pods that need
-alignment.
+those of none. Pods of a gang need that annotation as well, and only those of PodGroups of Kubernetes
+move. No pods move whose claims of devices (DRA) or other requirements are not judged, and none where
+that annotation is false. A pod says by the annotation tenon.sh/move-cost (1 to 1000) what its move
+costs; without it 1. Nodes whose NUMA nodes are not known get no pods that need alignment.
 
 The exit code is 0 if there is a plan, or if nothing has to move; 1 if there is none; 3 if there is one,
 and pods of some objects cannot be judged; 2 after an error.`
@@ -210,7 +210,7 @@ func (f *defragFlags) goals() bool {
 // bounds returns which pods may move.
 func (f *defragFlags) bounds() defrag.Bounds {
 	out := defrag.Bounds{Namespaces: f.namespaces, MinSeconds: int64(f.minAge.Seconds()), Bare: f.bare,
-		LocalData: f.localData}
+		LocalData: f.localData, Pinned: f.usual}
 	if f.maxPriority < math.MaxInt32 {
 		priority := int32(f.maxPriority)
 		out.MaxPriority = &priority
@@ -373,7 +373,7 @@ func (d *defragmentation) pose(f defragFlags) error {
 	}
 	nodes := d.stage.Nodes()
 	p := defrag.Problem{Nodes: nodes, Rules: whatif.Rules{Guard: guarded}, Pods: goalPods(d.tasks),
-		Movers: d.field.Movers, Budgets: d.field.Budgets, Most: f.most, Looks: maxLooks}
+		Movers: d.field.Movers, Budgets: d.field.Budgets, Gangs: d.field.Gangs, Most: f.most, Looks: maxLooks}
 	p.Rules.Strategy.Mix = whatif.Usual(d.stage.Usual(), workloads)
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(nodeNamesIn(f.empty)))) {
 		at := slices.IndexFunc(nodes, func(n whatif.Node) bool { return n.Name == name })

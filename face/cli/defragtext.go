@@ -289,8 +289,8 @@ func (d *defragmentation) writeNone(b *bufio.Writer, limit int) {
 	if d.result.Beyond {
 		out := fmt.Sprintf("%s would have to move, and --most is %d.", podsText(d.result.Have), d.problem.Most)
 		if d.result.Have <= d.problem.Most {
-			out = podsText(d.result.Have) + " would have to move at the same time, and their disruption budgets allow " +
-				"fewer."
+			out = podsText(d.result.Have) + " would have to move at the same time, and their disruption budgets, or a " +
+				"PodGroup that has to keep its nodes' label, allow fewer."
 		}
 		writeWrapped(b, "", out)
 		return

@@ -26,6 +26,10 @@ import (
 func TestMain(m *testing.M) {
 	controllers.MaybeChild()
 	lab.MaybeChild()
+	if err := lab.EnableGangs(); err != nil && lab.HasGangs {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := stopShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -54,7 +58,7 @@ var sharedCluster = sync.OnceValues(func() (*lab.Cluster, error) {
 	}
 	c, err := lab.Start(ctx, lab.Config{Nodes: []lab.Node{{Name: "a", Machine: "tight"}, {Name: "b", Machine: "tight"}},
 		Machines: fstest.MapFS{"tight.txt": {Data: []byte(machine)}, "tight.yaml": {Data: []byte(kubelet)}},
-		CRDs:     [][]byte{definition}})
+		CRDs:     [][]byte{definition}, APIs: lab.GangAPIs})
 	if err != nil {
 		return nil, err
 	}

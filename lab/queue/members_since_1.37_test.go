@@ -1,0 +1,160 @@
+//go:build !upto1.36
+
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	podapi "github.com/tenon-numa/tenon/api/pod"
+	labkubelet "github.com/tenon-numa/tenon/lab/kubelet"
+	"github.com/tenon-numa/tenon/lab/workload"
+)
+
+// gang creates a PodGroup that needs all pods of a Job, and the Job, and waits until they run. The pods may be evicted.
+func (s *sets) gang(ctx context.Context, t *testing.T, name string, pods int32, cpus int,
+	change func(*schedulingv1beta1.PodGroup)) {
+	t.Helper()
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: pods}
+	if change != nil {
+		change(g)
+	}
+	s.group(ctx, t, g)
+	p := pod(name, "", cpus)
+	p.Labels = map[string]string{"set": name}
+	p.Annotations = map[string]string{podapi.SafeToEvict: "true", labkubelet.KilledAnnotation: "true"}
+	p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	p.Spec.RestartPolicy, p.Spec.SchedulingGroup = v1.RestartPolicyNever, &v1.PodSchedulingGroup{PodGroupName: &name}
+	if _, err := s.client.BatchV1().Jobs("default").Create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.JobSpec{Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
+			PodFailurePolicy: evictionsAreIgnored, Template: v1.PodTemplateSpec{Spec: p.Spec,
+				ObjectMeta: metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}}}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.names = append(s.names, name)
+	s.members(ctx, t, name, int(pods))
+}
+
+// group creates a PodGroup.
+func (s *sets) group(ctx context.Context, t *testing.T, g *schedulingv1beta1.PodGroup) {
+	t.Helper()
+	groups := s.client.SchedulingV1beta1().PodGroups("default")
+	if _, err := groups.Create(ctx, g, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deletes(t, groups, g.Name)
+}
+
+// members waits until so many pods of a set run, and no others are there, and returns their UIDs.
+func (s *sets) members(ctx context.Context, t *testing.T, set string, count int) (uids []types.UID) {
+	t.Helper()
+	var said []string
+	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
+		uids, said = nil, nil
+		all := 0
+		for _, p := range pods {
+			fate, why := workload.FateOf(p)
+			if p.Labels["set"] != set || p.Status.Phase == v1.PodFailed && fate != workload.Refused {
+				continue
+			}
+			all++
+			said = append(said, fmt.Sprintf("%s on %q is %s: %s", p.Name, p.Spec.NodeName, fate, why))
+			if p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil {
+				uids = append(uids, p.UID)
+			}
+		}
+		return len(uids) == count && all == count
+	}); err != nil {
+		t.Fatalf("not all %d pods of %s run: %s: %v", count, set, strings.Join(said, "\n"), err)
+	}
+	return uids
+}
+
+// A pod of a gang moves, and its successor starts as a late member, also where the gang's nodes are to be in one rack,
+// and where two successors have to wait until the pod that waits has its room. No kubelet refuses one.
+func TestPodsOfGangsMove(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	all, tenon := newSets(ctx, t)
+	s := &scene{all, tenon}
+	// Two members are on node a, and one on node b, where another one has room once the pod tmp has ended.
+	spread := func(t *testing.T, name string, change func(*schedulingv1beta1.PodGroup)) {
+		s.on(ctx, t, "a", nil, "x", 14)
+		s.on(ctx, t, "b", nil, "y", 12, "z", 4, "tmp", 5)
+		s.gang(ctx, t, name, 3, 5, change)
+		s.world.end(ctx, t, "tmp")
+		s.gone(ctx, t, "tmp")
+	}
+	carried := func(t *testing.T, gang string, members, moves, cpus int) {
+		before := s.members(ctx, t, gang, members)
+		file, p := s.waiting(ctx, t, cpus)
+		if len(p.Moves) != moves {
+			t.Fatalf("the plan is %+v", p)
+		}
+		out, errs, code := tenon.apply(ctx, t, file, func(*exec.Cmd) {})
+		if t.Log(out, errs); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		s.runs(ctx, t, "goal")
+		after := s.members(ctx, t, gang, members)
+		stay := slices.DeleteFunc(slices.Clone(before), func(uid types.UID) bool { return !slices.Contains(after, uid) })
+		if len(stay) != members-moves {
+			t.Errorf("of %v, %v are left, and %d moved", before, stay, moves)
+		}
+	}
+	for name, play := range map[string]func(t *testing.T){
+		"one moves": func(t *testing.T) {
+			spread(t, "one", nil)
+			carried(t, "one", 3, 1, 9)
+		},
+		"one moves within its rack": func(t *testing.T) {
+			for _, node := range []string{"a", "b"} {
+				s.label(ctx, t, node, "rack", "one")
+			}
+			spread(t, "rack", func(g *schedulingv1beta1.PodGroup) {
+				g.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{
+					Topology: []schedulingv1beta1.TopologyConstraint{{Key: "rack"}}}
+			})
+			carried(t, "rack", 3, 1, 9)
+		},
+		"two stay on their node": func(t *testing.T) {
+			s.on(ctx, t, "b", nil, "y", 14, "z", 14)
+			s.gang(ctx, t, "two", 2, 3, nil)
+			s.on(ctx, t, "a", nil, "tmp", 8, "x", 2)
+			s.world.end(ctx, t, "tmp")
+			s.gone(ctx, t, "tmp")
+			carried(t, "two", 2, 2, 13)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t)
+			s.empty(ctx, t)
+		})
+	}
+}
+
+// label gives a node a label until the end of the test.
+func (w *world) label(ctx context.Context, t *testing.T, node, key, value string) {
+	t.Helper()
+	set := func(ctx context.Context, to string) {
+		if _, err := w.client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, to), metav1.PatchOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	set(ctx, fmt.Sprintf("%q", value))
+	t.Cleanup(func() { set(context.WithoutCancel(ctx), "null") })
+}
