@@ -16,6 +16,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
 	labkubelet "github.com/tenon-numa/tenon/lab/kubelet"
@@ -144,6 +145,45 @@ func TestPodsOfGangsMove(t *testing.T) {
 			s.empty(ctx, t)
 		})
 	}
+}
+
+// Pods of a PodGroup with the policy basic start one by one: one of them moves without an annotation, and another one
+// gets room by a plan that no person sees before.
+func TestPodsOfABasicGroupAreSinglePods(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	all, tenon := newSets(ctx, t)
+	s, name := &scene{all, tenon}, "basic"
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	g.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	s.group(ctx, t, g)
+	member := func(of string, cpus int) *v1.Pod {
+		p := pod(of, "", cpus)
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
+		return p
+	}
+	s.cordon(ctx, t, "b", true)
+	s.replicated(ctx, t, "m", member("m", 5))
+	s.names = append(s.names, "m")
+	s.lands(ctx, t, "m", "a")
+	s.on(ctx, t, "a", nil, "x", 12)
+	s.on(ctx, t, "b", nil, "y", 12, "z", 6)
+	s.world.create(ctx, t, member("goal", 14))
+	if fate := s.tried(ctx, t, "goal"); fate != workload.Pending {
+		t.Fatalf("the pod that is to wait is %s", fate)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(context.Context) (bool, error) {
+		_, p := tenon.plan(ctx, t, "--for", "default/goal")
+		return len(p.Moves) == 1, nil // the nodes have reported
+	}); err != nil {
+		out, errs, _ := tenon.run(ctx, t, "defrag", "--for", "default/goal")
+		t.Fatalf("no plan moves one pod: %v\n%s%s", err, out, errs)
+	}
+	out, errs, code := tenon.run(ctx, t, "defrag", "--pending", "--any", "--apply", "--yes")
+	if t.Log(out, errs); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s.runs(ctx, t, "goal")
 }
 
 // label gives a node a label until the end of the test.
