@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/objects/groups"
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/api/v1alpha1"
@@ -33,8 +34,8 @@ import (
 type Reader struct {
 	cfg     *rest.Config
 	cluster *objects.Core
-	storage *objects.Storage
-	devices *objects.Devices
+	storage *groups.Storage
+	devices *groups.Devices
 	layouts *client.Client
 	now     func() time.Time
 	notes   []document.Problem // see Notes
@@ -51,11 +52,11 @@ func NewReader(cfg *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	storage, err := objects.NewStorage(cfg)
+	storage, err := groups.NewStorage(cfg)
 	if err != nil {
 		return nil, err
 	}
-	devices, err := objects.NewDevices(cfg)
+	devices, err := groups.NewDevices(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/document"
-	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/objects/groups"
 	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/state"
@@ -51,7 +51,7 @@ const claimKind = "resourceclaims"
 // deviceSources returns the sources of slices and claims; none if the API server does not serve the kinds. Where the
 // identity may not list all claims, it follows the claims of the namespaces.
 func (v *View) deviceSources(ctx context.Context, cfg *rest.Config, namespaces []string) ([]*source, error) {
-	group, err := objects.NewDevices(cfg)
+	group, err := groups.NewDevices(cfg)
 	if err != nil {
 		return nil, err
 	}

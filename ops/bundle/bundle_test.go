@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/objects/groups"
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/ops/bundle"
 )
@@ -325,7 +326,7 @@ func TestABundleOfOneNamespaceAnswersForIt(t *testing.T) {
 // What drivers publish and what claims hold can be read from a bundle, and parameters of drivers are left out.
 func TestABundleHasClaims(t *testing.T) {
 	b, _ := collected(t, false)
-	devices, err := objects.NewDevices(b.Config())
+	devices, err := groups.NewDevices(b.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/api/objects/groups"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/deploy"
 	"github.com/tenon-numa/tenon/ops/schedulers"
@@ -227,7 +228,7 @@ func (s *Snapshot) readSchedulers(ctx context.Context, cfg *rest.Config) error {
 // readClaims stores the objects of dynamic resource allocation. API servers before 1.34 do not serve them in version
 // v1; then there are none.
 func (s *Snapshot) readClaims(ctx context.Context, cfg *rest.Config) error {
-	devices, err := objects.NewDevices(cfg)
+	devices, err := groups.NewDevices(cfg)
 	if err != nil {
 		return err
 	}
