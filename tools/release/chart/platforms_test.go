@@ -359,3 +359,17 @@ func TestExamplesOfGitOps(t *testing.T) {
 		}
 	}
 }
+
+// An agent on a node of many CPUs takes no more memory than on a small one: Go keeps some for each CPU that it may use.
+func TestAgentsUseFewProcessors(t *testing.T) {
+	containers, _, err := unstructured.NestedSlice(objects(t, nil)["DaemonSet tenon-agent"].Object,
+		"spec", "template", "spec", "containers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range containers {
+		if text := fmt.Sprint(c); !strings.Contains(text, "map[name:GOMAXPROCS value:2]") {
+			t.Errorf("the container does not set GOMAXPROCS: %s", text)
+		}
+	}
+}
