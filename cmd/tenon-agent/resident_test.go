@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -36,13 +37,28 @@ const (
 
 // BenchmarkResident runs the program, built with the tags of the images, on a node of 256 CPUs and 8 NUMA nodes with
 // 110 pods, and changes their holdings again and again. It reports the kernel's figures of its memory: now (rss), at
-// most (peak), and the part that is not the program's own file (anon); and the size of its layout.
+// most (peak), and the part that is not the program's own file (anon); and the size of its layout. Go keeps memory and
+// threads for each CPU that it may use, so the benchmark sets how many: as the chart does, or all of the node's.
 func BenchmarkResident(b *testing.B) {
-	dir := b.TempDir()
-	program := filepath.Join(dir, "tenon-agent")
+	program := filepath.Join(b.TempDir(), "tenon-agent")
 	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", program, ".").CombinedOutput(); err != nil {
 		b.Fatalf("build: %v\n%s", err, out)
 	}
+	manifest, err := os.ReadFile("../../deploy/agent/daemonset.yaml")
+	if err != nil {
+		b.Fatal(err)
+	}
+	found := regexp.MustCompile(`- name: GOMAXPROCS\n\s+value: "(\d+)"\n`).FindSubmatch(manifest)
+	if found == nil {
+		b.Fatal("the manifest does not set GOMAXPROCS")
+	}
+	b.Run("deployed", func(b *testing.B) { resident(b, program, string(found[1])) })
+	b.Run("on-all-CPUs", func(b *testing.B) { resident(b, program, "256") })
+}
+
+// resident measures the program with a value of GOMAXPROCS.
+func resident(b *testing.B, program, processors string) {
+	dir := b.TempDir()
 	n := busyNode{dir: dir, layouts: make(chan *v1alpha1.NodeLayout, 1000)}
 	n.files(b, 0)
 	server := httptest.NewServer(n.server())
@@ -58,6 +74,7 @@ func BenchmarkResident(b *testing.B) {
 		"--kubelet-config="+filepath.Join(dir, "config.yaml"), "--kubelet-config-source=files", "--state-dir="+dir,
 		"--podresources-socket="+filepath.Join(dir, "kubelet.sock"),
 		"--metrics-address=127.0.0.1:0", "--health-address=127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS="+processors)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
@@ -199,12 +216,9 @@ func (n *busyNode) server() http.Handler {
 		reply(w, v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 			ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}})
 	})
-	mux.HandleFunc("GET /api/v1/nodes", list(metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+	mux.HandleFunc("GET /api/v1/nodes", list(v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-		Items: []metav1.PartialObjectMetadata{{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-			ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node"}}}}))
+		Items:    []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "busy", UID: "uid-of-node", ResourceVersion: "1"}}}}))
 	mux.HandleFunc("GET /api/v1/pods", list(v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: n.pods()}))
 	mux.HandleFunc("GET /apis/tenon.sh/v1alpha1/nodelayouts", list(metav1.PartialObjectMetadataList{
