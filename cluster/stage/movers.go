@@ -333,7 +333,7 @@ func (s *Stage) Leaving(uids map[string]bool) *Stage {
 			n.Pods = stay
 		}
 	}
-	out.excluding = excluding(out.on)
+	out.findExcluding()
 	return &out
 }
 

@@ -290,17 +290,8 @@ func (p *peer) sameLabels(q *peer) bool {
 	if maps.Equal(p.pod.Labels, q.pod.Labels) {
 		return true
 	}
-	if !maps.Equal(kube.Unnumbered(p.pod.Labels), kube.Unnumbered(q.pod.Labels)) || readNumbers(&p.pod.Spec) {
-		return false
-	}
-	for _, residents := range p.stage.excluding {
-		for other := range kube.EachPod(residents) {
-			if readNumbers(&other.Spec) {
-				return false
-			}
-		}
-	}
-	return true
+	return maps.Equal(kube.Unnumbered(p.pod.Labels), kube.Unnumbered(q.pod.Labels)) && !readNumbers(&p.pod.Spec) &&
+		!p.stage.byNumber()
 }
 
 // readNumbers reports whether a term of a pod that other pods have to match reads a label that numbers pods.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -54,9 +56,6 @@ func TestPodsOfAWorkloadKeepEachOtherAway(t *testing.T) {
 // Pods are the same if each could stand for the other one, wherever it is.
 func TestPodsThatWantTheSame(t *testing.T) {
 	x := map[string]string{"app": "x"}
-	apart := &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname",
-			LabelSelector: &metav1.LabelSelector{MatchLabels: x}}}}}
 	port := func(n int32) func(*v1.Pod) {
 		return func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: n, ContainerPort: n}} }
 	}
@@ -79,9 +78,8 @@ func TestPodsThatWantTheSame(t *testing.T) {
 		}, false},
 		"namespace":     {nil, func(p *v1.Pod) { p.Namespace = "other" }, false},
 		"labels":        {nil, func(p *v1.Pod) { p.Labels = x }, false},
-		"anti-affinity": {nil, func(p *v1.Pod) { p.Spec.Affinity = apart }, false},
-		"both apart": {func(p *v1.Pod) { p.Spec.Affinity = apart }, func(p *v1.Pod) { p.Spec.Affinity = apart.DeepCopy() },
-			true},
+		"anti-affinity": {nil, func(p *v1.Pod) { apart(p, x) }, false},
+		"both apart":    {func(p *v1.Pod) { apart(p, x) }, func(p *v1.Pod) { apart(p, x) }, true},
 		"spread": {nil, func(p *v1.Pod) {
 			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1,
 				TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: v1.DoNotSchedule}}
@@ -110,6 +108,41 @@ func TestPodsThatWantTheSame(t *testing.T) {
 	}
 }
 
+// Comparing pods costs the same however many pods on nodes exclude others.
+func TestComparingPodsReadsResidentsOnce(t *testing.T) {
+	all := []v1.Pod{running("a", "", "1", withNumber("0", nil)), running("b", "", "1", withNumber("1", nil))}
+	for i := range 100 {
+		all = append(all, running(fmt.Sprint("on-", i), "n", "1", func(p *v1.Pod) {
+			apart(p, map[string]string{"app": "x"})
+		}))
+	}
+	pods := kube.StoreAll(all)
+	reads := 0
+	for i := range pods {
+		pods[i] = counted{pods[i], &reads}
+	}
+	s, err := assemble([]v1.Node{node("n", nil)}, nil, pods, &Requests{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := s.Pending()
+	first := wants[0].Want.Same(wants[1].Want)
+	if reads = 0; !first || !wants[0].Want.Same(wants[1].Want) || !wants[1].Want.Same(wants[0].Want) || reads > 0 {
+		t.Errorf("the same: %t; two more comparisons have read %d pods", first, reads)
+	}
+}
+
+// counted counts how often a pod is read.
+type counted struct {
+	kube.Stored
+	reads *int
+}
+
+func (c counted) Pod() *v1.Pod {
+	*c.reads++
+	return c.Stored.Pod()
+}
+
 // withNumber gives a pod its number in its controller.
 func withNumber(n string, change func(*v1.Pod)) func(*v1.Pod) {
 	return func(p *v1.Pod) {
@@ -120,10 +153,13 @@ func withNumber(n string, change func(*v1.Pod)) func(*v1.Pod) {
 	}
 }
 
-func apartFromFirst(p *v1.Pod) {
+func apartFromFirst(p *v1.Pod) { apart(p, map[string]string{"apps.kubernetes.io/pod-index": "0"}) }
+
+// apart keeps a pod from nodes that have a pod with these labels.
+func apart(p *v1.Pod, from map[string]string) {
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: "kubernetes.io/hostname",
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"apps.kubernetes.io/pod-index": "0"}}}}}}
+			LabelSelector: &metav1.LabelSelector{MatchLabels: from}}}}}
 }
 
 func spreadByNumber(p *v1.Pod) {

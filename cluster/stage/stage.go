@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,8 +47,10 @@ type Stage struct {
 	objects []*v1.Node
 	pods    []kube.Stored
 	on      map[string][]kube.Stored // pods that have not ended, by node
-	// excluding has the pods in on that have a required anti-affinity, by node.
+	// excluding has the pods in on that have a required anti-affinity, by node. byNumber reports whether one of them
+	// reads a label that numbers pods.
 	excluding map[string][]kube.Stored
+	byNumber  func() bool
 	bars      map[string]*whatif.Bars // a cache, by a pod's wishes as JSON
 	storage   *storage                // nil if it is unknown
 	seen      *kube.Seen              // the namespaces whose pods it has
@@ -127,7 +130,7 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored, of *Req
 		known[n.Name] = n
 	}
 	s := &Stage{pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
-	s.excluding = excluding(s.on)
+	s.findExcluding()
 	of.begin()
 	for i := range nodes {
 		n := &nodes[i]
@@ -143,9 +146,9 @@ func assemble(nodes []v1.Node, states []*state.Node, pods []kube.Stored, of *Req
 // bare makes a stage of nodes without labels and taints. Requirements about these are then not judged.
 func bare(nodes []whatif.Node, pods []kube.Stored) (*Stage, error) {
 	slices.SortFunc(nodes, func(a, b whatif.Node) int { return strings.Compare(a.Name, b.Name) })
-	on := residents(pods)
-	return &Stage{nodes: nodes, pods: pods, on: on, excluding: excluding(on), bars: map[string]*whatif.Bars{}},
-		checkNodes(nodes)
+	s := &Stage{nodes: nodes, pods: pods, on: residents(pods), bars: map[string]*whatif.Bars{}}
+	s.findExcluding()
+	return s, checkNodes(nodes)
 }
 
 // checkNodes returns an error if there are more than MaxNodes nodes, or two have the same name. The nodes must be in
@@ -192,18 +195,29 @@ func residents(pods []kube.Stored) map[string][]kube.Stored {
 	return out
 }
 
-// excluding returns the pods with a required anti-affinity, by node.
-func excluding(on map[string][]kube.Stored) map[string][]kube.Stored {
-	out := map[string][]kube.Stored{}
-	for node, pods := range on {
+// findExcluding sets excluding and byNumber to what follows from on. Pairs of pods are compared very often, and a
+// stored pod is costly to read, so byNumber reads each at most once.
+func (s *Stage) findExcluding() {
+	found := map[string][]kube.Stored{}
+	for node, pods := range s.on {
 		for _, p := range pods {
 			if a := p.Pod().Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
 				len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-				out[node] = append(out[node], p)
+				found[node] = append(found[node], p)
 			}
 		}
 	}
-	return out
+	s.excluding = found
+	s.byNumber = sync.OnceValue(func() bool {
+		for _, pods := range found {
+			for p := range kube.EachPod(pods) {
+				if readNumbers(&p.Spec) {
+					return true
+				}
+			}
+		}
+		return false
+	})
 }
 
 // Nodes returns the nodes in ascending order of name. The caller must not change them.

@@ -44,7 +44,7 @@ func (s *Stage) Vary(v whatif.Variation) (out *Stage, altered []string, err erro
 			out.join(n, nil)
 		}
 	}
-	out.excluding = excluding(out.on)
+	out.findExcluding()
 	out.sort()
 	return out, altered, checkNodes(out.nodes)
 }
