@@ -26,7 +26,8 @@ func (q *Question) Outline(u *Usage) (o Outline, ok bool) {
 	}
 	p := &c.plans[0]
 	switch {
-	case p.never, p.hard, p.doubt, p.narrow, p.stocked > 0, !u.tidy, u.localVaries && u.Rules.Topology.PreferClosest:
+	case p.never, p.hard, p.narrow, p.stocked > 0, !u.tidy, u.localVaries && u.Rules.Topology.PreferClosest,
+		p.spread && u.numas == 1:
 		return o, false
 	case p.cpus == 0 && !p.pinned:
 		return Outline{NUMA: -1}, true

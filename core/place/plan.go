@@ -52,12 +52,12 @@ type plan struct {
 	policy Policy
 	never  bool // no usage of the ground serves it
 	hard   bool // only the engine finds the answer
-	// doubt: a yes is not sure, because CPUs are spread over NUMA nodes. narrow: the plan does not consider all NUMA
-	// nodes that hint sets may prefer, because align-by-socket also prefers whole sockets.
-	doubt, narrow bool
-	closest       bool // among several NUMA nodes distances decide, which plans do not compare
-	cores         bool // only whole cores
-	cpus          int64
+	// spread: CPUs are spread over NUMA nodes. narrow: the plan does not consider all NUMA nodes that hint sets may
+	// prefer, because align-by-socket also prefers whole sockets.
+	spread, narrow bool
+	closest        bool // among several NUMA nodes distances decide, which plans do not compare
+	cores          bool // only whole cores
+	cpus           int64
 	// rows[:choosy] are CPUs and the devices that are on some NUMA node, rows[choosy:n] are kinds of memory.
 	rows      [maxRows]row
 	choosy, n int
@@ -81,7 +81,7 @@ func (p *plan) make(u *Usage, r *request, exclusive bool) {
 	var universe topo.Mask
 	if r.cpus > 0 {
 		p.cpus, universe = r.cpus, g.withCPUs
-		p.doubt, p.narrow = rules.CPU.DistributeAcrossNUMA, rules.CPU.AlignBySocket
+		p.spread, p.narrow = rules.CPU.DistributeAcrossNUMA, rules.CPU.AlignBySocket
 		p.cores = rules.CPU.FullPCPUsOnly
 		p.never = p.never || p.cores && r.cpus%int64(g.perCore) != 0
 		p.want(g, row{at: 0, amount: r.cpus, on: g.withCPUs}, false)
@@ -233,8 +233,8 @@ func (p *plan) ask(u *counts, steps *int) answer {
 	case p.policy == BestEffort:
 		a = p.nearby(u, steps)
 	}
-	if a == yes && p.doubt {
-		return unsure
+	if a == yes && p.spread && (!u.tidy || p.one(u) < 0) {
+		return unsure // a NUMA node to which everything is aligned gives all CPUs, and nothing is spread
 	}
 	return a
 }

@@ -48,7 +48,7 @@ func (p *podPlan) addUp(g *ground) bool {
 
 // takesOne reports whether the plan's container is aligned to one NUMA node wherever one serves it.
 func (p *plan) takesOne() bool {
-	return !p.hard && !p.never && !p.doubt && !p.narrow && p.expense == cheap &&
+	return !p.hard && !p.never && !p.narrow && p.expense == cheap &&
 		(!p.wide() || p.n == 0 || p.common() == 1)
 }
 
