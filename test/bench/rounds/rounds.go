@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -39,7 +40,8 @@ type Options struct {
 	// means never.
 	Slow time.Duration
 	// Blocks is the number of blocks of pods in a round; see [synthetic.Block]. A contender that needs more than a
-	// second of CPU time for the block of the warm-up gets only one block in each round.
+	// second of CPU time for the block of the warm-up, and several times as much as another one, gets only one block in
+	// each round.
 	Blocks int
 }
 
@@ -149,8 +151,19 @@ func begin(ctx context.Context, all []Contender, dir, url string, pods []*v1.Pod
 				b.turn.Memory>>20)
 		}
 	}
+	for _, t := range turns {
+		t.blocks = o.Blocks
+		lags := func(other *turn) bool { return t.warming > muchSlower*other.warming }
+		if t.warming > time.Second && slices.ContainsFunc(turns, lags) {
+			t.blocks = 1
+		}
+	}
 	return turns, err
 }
+
+// muchSlower is how many times as long as another one a contender may take for its warm-up and still place as many pods
+// in a round. The warm-ups of equally fast contenders differ by less, even on a busy machine.
+const muchSlower = 8
 
 // turn is a running contender, with its result so far.
 type turn struct {
@@ -161,8 +174,9 @@ type turn struct {
 	answer *json.Decoder
 	pods   []*v1.Pod // still to be placed
 	blocks int
-	ready  time.Duration // from its start to its first places
-	spent  time.Duration // in rounds
+	// ready is the time from the contender's start to its first places, warming the CPU time of its warm-up, and spent
+	// the time of its rounds.
+	ready, warming, spent time.Duration
 }
 
 // start starts a contender's program with the pods that it will place. The end of its standard error becomes part of
@@ -201,19 +215,16 @@ func (t *turn) stop() error {
 	return nil
 }
 
-// warmUp has a contender place one block of pods, so that it has seen all shapes. The CPU time decides how many
-// blocks the contender gets in each round, and whether it is slow.
+// warmUp has a contender place one block of pods, so that it has seen all shapes. The CPU time decides whether it is
+// slow.
 func (t *turn) warmUp(o Options) error {
 	began := time.Now()
 	out, err := t.round(synthetic.Block, true)
 	if err != nil {
 		return err
 	}
-	t.ready, t.blocks, t.Memory = time.Since(began), o.Blocks, out.Memory
-	if took := time.Duration(out.CPU); took > time.Second {
-		t.blocks = 1
-		t.Slow = o.Slow > 0 && took > o.Slow*synthetic.Block
-	}
+	t.ready, t.warming, t.Memory = time.Since(began), time.Duration(out.CPU), out.Memory
+	t.Slow = o.Slow > 0 && t.warming > o.Slow*synthetic.Block
 	t.count(out)
 	if !t.Slow {
 		t.CPU = 0 // it was not warm
