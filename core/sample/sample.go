@@ -14,8 +14,9 @@ import (
 const (
 	// Size is the number of nodes in a sample. Of 200 nodes, kube-scheduler scores 100, as many as in a small cluster.
 	Size = 200
-	// Proven is how many nodes of a sample have to pass all filters before the sample is named. If one of these nodes
-	// does not pass, the filters may refuse many others, too, and kube-scheduler filters all nodes.
+	// Proven is how many nodes of a sample have to pass all filters before the sample is named, or all of them if there
+	// are fewer. If one of these nodes does not pass, the filters may refuse many others, too, and kube-scheduler
+	// filters all nodes.
 	Proven = 8
 	// proving is the cost of these checks, in the unit of the costs below.
 	proving = 400
@@ -47,6 +48,12 @@ func NamesAll(fit, all, percent int) bool {
 func NamesSome(fit, all, percent int) bool {
 	return fit >= Size &&
 		costOfNaming(Size, percent)+proving < min(costOfNaming(fit, percent), costOfFiltering(fit, all, percent))
+}
+
+// NamesFew reports whether naming these few nodes, which are all that have what a pod requests, costs less than
+// filtering all nodes. few is their number, all the number of all nodes.
+func NamesFew(few, all, percent int) bool {
+	return few > 0 && costOfNaming(few, percent)+proving < costOfFiltering(few, all, percent)
 }
 
 // costOfNaming returns the cost of naming the nodes that fit, and of filtering and scoring as many of them as

@@ -83,3 +83,15 @@ func TestNamingSavesWork(t *testing.T) {
 		}
 	}
 }
+
+// Where few nodes have what a pod requests, these are named, unless kube-scheduler would soon have filtered all nodes.
+func TestNamingTheFewThatServeSavesWork(t *testing.T) {
+	for _, c := range []struct {
+		few, all int
+		want     bool
+	}{{0, 5000, false}, {3, 5000, true}, {150, 5000, true}, {30, 100, false}, {3, 100, true}} {
+		if got := NamesFew(c.few, c.all, 0); got != c.want {
+			t.Errorf("%d of %d nodes: named %t, want %t", c.few, c.all, got, c.want)
+		}
+	}
+}

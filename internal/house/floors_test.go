@@ -163,7 +163,7 @@ var floors = []floor{
 	{"scheduler/fwk", nil, nil, words(`k8s.io/api k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/profiles", nil, words(`api/config scheduler/fwk`), append(words(`k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/profiles/profilestest", nil, nil, words(`k8s.io/klog/v2 k8s.io/kubernetes`)},
-	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample core/state scheduler/fwk`),
+	{"scheduler/candidates", nil, words(`core/answers core/ledger core/sample core/state core/topo scheduler/fwk`),
 		words(`k8s.io/api k8s.io/apimachinery k8s.io/kube-scheduler k8s.io/kubernetes`)},
 	{"scheduler/preempt", nil, words(`core/... api/document api/pod scheduler/fwk cluster/kube`), append(words(`k8s.io/apiserver
 		k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},

@@ -16,6 +16,8 @@ package candidates
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +27,7 @@ import (
 	"github.com/tenon-numa/tenon/core/ledger"
 	"github.com/tenon-numa/tenon/core/sample"
 	"github.com/tenon-numa/tenon/core/state"
+	"github.com/tenon-numa/tenon/core/topo"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -72,6 +75,8 @@ type Attempt struct {
 	// this kind.
 	Fits    *ledger.Set
 	Answers *answers.Row
+	// Devices are the names of the device resources that the pod requests.
+	Devices []string
 	// Lets reports whether the profile accepts the pod on a node where it fits. If Picky is false, every such node is
 	// accepted and Lets is not called.
 	Lets  func(*state.Node) bool
@@ -89,10 +94,8 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 		return nil
 	}
 	fit := a.Fits.Len()
-	if sample.NamesSome(fit, all, s.percent) && s.mayLeaveOut(a) && !s.manyKeepOthersAway() {
-		if names := s.sample(a); s.proven(ctx, a, names) {
-			return names
-		}
+	if names := s.sampled(a, fit, all); len(names) > 0 && s.proven(ctx, a, names) {
+		return names
 	}
 	if fit == 0 || grouped || !sample.NamesAll(fit, all, s.percent) {
 		return nil
@@ -119,9 +122,46 @@ func (s *Selector) onAll(nodes int) bool {
 	return ok && snap.NumNodesInPlacement() == nodes
 }
 
-// sample returns the names of at most sample.Size nodes that fit, and moves s.next behind them.
+// sampled returns a sample, or nothing where a sample may not be named or costs more than it saves. For a pod with
+// devices, the sample has only nodes that have these. Such a pod also fits on nodes without devices, as far as NUMA
+// nodes go, but there NodeResourcesFit refuses it. If fewer than sample.Size nodes have the devices, the sample has all
+// of them.
+func (s *Selector) sampled(a *Attempt, fit, all int) sets.Set[string] {
+	some := sample.NamesSome(fit, all, s.percent)
+	if !some && len(a.Devices) == 0 || !s.mayLeaveOut(a) || s.manyKeepOthersAway() {
+		return nil
+	}
+	names := s.sample(a)
+	if few := len(names); few < sample.Size && !sample.NamesFew(few, all, s.percent) || few == sample.Size && !some {
+		return nil
+	}
+	return names
+}
+
+// sample returns the names of at most sample.Size nodes that fit and have the devices, and moves s.next behind them.
 func (s *Selector) sample(a *Attempt) sets.Set[string] {
-	slots, next := sample.Of(a.Answers.Costs(a.Snap, a.Fits), a.Fits.From, int(s.next.Load()))
+	costs, from := a.Answers.Costs(a.Snap, a.Fits), a.Fits.From
+	if len(a.Devices) > 0 {
+		has := a.hasDevices()
+		every := costs
+		costs = func(yield func(int, int64) bool) {
+			for slot, cost := range every {
+				if has(slot) && !yield(slot, cost) {
+					return
+				}
+			}
+		}
+		from = func(slot int) iter.Seq[int] {
+			return func(yield func(int) bool) {
+				for slot := range a.Fits.From(slot) {
+					if has(slot) && !yield(slot) {
+						return
+					}
+				}
+			}
+		}
+	}
+	slots, next := sample.Of(costs, from, int(s.next.Load()))
 	s.next.Store(int64(next))
 	names := make(sets.Set[string], len(slots))
 	for _, slot := range slots {
@@ -129,6 +169,24 @@ func (s *Selector) sample(a *Attempt) sets.Set[string] {
 		names.Insert(n.Name)
 	}
 	return names
+}
+
+// hasDevices returns a function that reports whether the machine of the node in a slot has all device resources that
+// the pod requests. Equal nodes share a machine, so few machines are looked at.
+func (a *Attempt) hasDevices() func(slot int) bool {
+	seen := map[*topo.Machine]bool{}
+	return func(slot int) bool {
+		n, _ := a.Snap.At(slot)
+		has, known := seen[n.Machine]
+		if !known {
+			has = !slices.ContainsFunc(a.Devices, func(name string) bool {
+				_, ok := n.Machine.Resource(name)
+				return !ok
+			})
+			seen[n.Machine] = has
+		}
+		return has
+	}
 }
 
 const (

@@ -35,9 +35,9 @@ func (s *Selector) manyKeepOthersAway() bool {
 	return err != nil || len(nodes) > sample.Size
 }
 
-// proven reports whether sample.Proven of the named nodes pass all filters. It returns false at the first node that
-// does not, and if another plugin names nodes, too. It first runs PreFilter of all plugins on a copy of the state,
-// since no plugin can filter before that.
+// proven reports whether sample.Proven of the named nodes pass all filters, or all of them if there are fewer. It
+// returns false at the first node that does not, and if another plugin names nodes, too. It first runs PreFilter of all
+// plugins on a copy of the state, since no plugin can filter before that.
 func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
 	cs := a.Again()
 	result, status, _ := s.begin.RunPreFilterPlugins(ctx, cs, a.Pod)
@@ -50,7 +50,7 @@ func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string
 		if err != nil || !s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
 			return false
 		}
-		if passed++; passed == sample.Proven {
+		if passed++; passed == min(sample.Proven, len(names)) {
 			return true
 		}
 	}

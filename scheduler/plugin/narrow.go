@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -31,7 +33,7 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 		return nil
 	}
 	a := &candidates.Attempt{Pod: pod, Again: func() fwk.CycleState { return withAllNodes(cs, report.Attempt{}) },
-		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers,
+		Snap: s.snap, Nodes: s.nodes, Fits: s.fits, Answers: s.answers, Devices: devicesOf(s.pod),
 		Lets: func(n *state.Node) bool { return p.lets(s, n) }, Picky: s.backoff != nil || p.guard.Picky(),
 		Unknown: p.guard.LetsUnknown(s.demand)}
 	var names sets.Set[string]
@@ -49,6 +51,18 @@ func (p *Plugin) narrow(ctx context.Context, cs fwk.CycleState, s *podState, pod
 	}
 	s.named = names
 	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// devicesOf returns the names of the device resources that a pod requests.
+func devicesOf(p *place.Pod) (names []string) {
+	for i := range p.Containers {
+		for _, d := range p.Containers[i].Devices {
+			if d.N > 0 && !slices.Contains(names, d.Resource) {
+				names = append(names, d.Resource)
+			}
+		}
+	}
+	return names
 }
 
 // lets reports whether Filter accepts the pod on a node where it fits. It does not if the guard keeps the pod away,

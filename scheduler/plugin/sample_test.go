@@ -2,11 +2,14 @@ package plugin
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/sample"
 )
 
@@ -104,4 +107,94 @@ func TestTheNodeThatCostsLeastIsAmongTheNamed(t *testing.T) {
 		}
 	}
 	t.Errorf("none of the nodes %v, which cost least, is named", at)
+}
+
+// gpus returns a pod with CPUs and a GPU.
+func gpus(name string, cpu int) *v1.Pod {
+	return podOf(name, fmt.Sprintf("cpu=%d memory=1Gi nvidia.com/gpu=1", cpu))
+}
+
+// withGPUs returns a town with nodes that have GPUs where has returns true for the index.
+func withGPUs(t *testing.T, nodes int, has func(i int) bool) (c *town, with map[string]bool) {
+	c, with = newTown(t), map[string]bool{}
+	for i := range nodes {
+		name := fmt.Sprintf("node-%03d", i)
+		c.node(name)
+		if !has(i) {
+			continue
+		}
+		with[name] = true
+		machine := two + "device nvidia.com/gpu a,b numa 0\ndevice nvidia.com/gpu c,d numa 1\n"
+		l := layout(t, name, machine, place.SingleNUMA, nodes+i+1)
+		c.shared.Feed.Layout(l)
+		c.layouts[i] = l
+		n := c.nodes[i].(*v1.Node)
+		n.Status.Allocatable = maps.Clone(n.Status.Allocatable)
+		n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
+	}
+	return c, with
+}
+
+// A pod with devices is tried on nodes that have these, however many others have room for the rest of it.
+func TestOnlyNodesWithTheDevicesAreAsked(t *testing.T) {
+	for _, x := range []struct {
+		what string
+		has  func(i int) bool
+		most int
+	}{
+		{"every second node", func(i int) bool { return i%2 == 0 }, sample.Size},
+		{"every tenth node", func(i int) bool { return i%10 == 9 }, 50},
+		{"three nodes", func(i int) bool { return i%200 == 77 }, 3},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			c, with := withGPUs(t, 500, x.has)
+			if e := c.schedules(gpus("p", 8)); !with[e.node] {
+				t.Fatalf("the pod went to %q (%s)", e.node, e.why)
+			}
+			if len(c.asked) > x.most {
+				t.Errorf("%d nodes were asked, want at most %d", len(c.asked), x.most)
+			}
+			for name := range c.asked {
+				if !with[name] {
+					t.Errorf("%s was asked, which has no GPU", name)
+				}
+			}
+		})
+	}
+}
+
+// What other plugins know of devices counts: a pod gets a node in one attempt if any node has room by their rules, and
+// if none has, it waits for the same reasons as if no node had been left out.
+func TestDevicesThatOnlyTheNodeObjectHas(t *testing.T) {
+	for _, x := range []struct {
+		what   string
+		taints func(i int) bool // of the nodes with GPUs
+		adds   int              // this node has a GPU by its Node alone; -1: none
+	}{
+		{"nodes with GPUs are tainted", func(int) bool { return true }, 123},
+		{"all but one are tainted", func(i int) bool { return i != 377 }, -1},
+		{"all are tainted", func(int) bool { return true }, -1},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			var ends [2]ending
+			for k, every := range []bool{false, true} {
+				c, _ := withGPUs(t, 500, func(i int) bool { return i%100 == 77 })
+				c.every = every
+				for i, o := range c.nodes {
+					n := o.(*v1.Node)
+					if i%100 == 77 && x.taints(i) {
+						n.Spec.Taints = []v1.Taint{{Key: "theirs", Effect: v1.TaintEffectNoSchedule}}
+					}
+					if i == x.adds {
+						n.Status.Allocatable = maps.Clone(n.Status.Allocatable)
+						n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
+					}
+				}
+				ends[k] = c.schedules(gpus("p", 8))
+			}
+			if a, b := fmt.Sprintf("%+v", ends[0]), fmt.Sprintf("%+v", ends[1]); a != b {
+				t.Errorf("with nodes left out:\n%s\nwithout:\n%s", a, b)
+			}
+		})
+	}
 }
