@@ -14,9 +14,8 @@ import (
 const (
 	// Size is the number of nodes in a sample. Of 200 nodes, kube-scheduler scores 100, as many as in a small cluster.
 	Size = 200
-	// Proven is how many nodes of a sample have to pass all filters before the sample is named, or all of them if there
-	// are fewer. If one of these nodes does not pass, the filters may refuse many others, too, and kube-scheduler
-	// filters all nodes.
+	// Proven is how many nodes of a sample have to pass all filters before the sample is named. If as many do not pass,
+	// the filters may refuse most of the others, too, and kube-scheduler filters all nodes.
 	Proven = 8
 	// proving is the cost of these checks, in the unit of the costs below.
 	proving = 400

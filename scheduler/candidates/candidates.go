@@ -94,7 +94,7 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 		return nil
 	}
 	fit := a.Fits.Len()
-	if names := s.sampled(a, fit, all); len(names) > 0 && s.proven(ctx, a, names) {
+	if names := s.sampled(a, fit, all); len(names) > 0 && s.proven(ctx, a, names, len(names) < sample.Size) {
 		return names
 	}
 	if fit == 0 || grouped || !sample.NamesAll(fit, all, s.percent) {
@@ -131,7 +131,10 @@ func (s *Selector) sampled(a *Attempt, fit, all int) sets.Set[string] {
 	if !some && len(a.Devices) == 0 || !s.mayLeaveOut(a) || s.manyKeepOthersAway() {
 		return nil
 	}
-	names := s.sample(a)
+	names := s.sample(a, a.Devices)
+	if len(names) == 0 && some {
+		names = s.sample(a, nil) // no machine has them, but Node objects may
+	}
 	if few := len(names); few < sample.Size && !sample.NamesFew(few, all, s.percent) || few == sample.Size && !some {
 		return nil
 	}
@@ -139,10 +142,10 @@ func (s *Selector) sampled(a *Attempt, fit, all int) sets.Set[string] {
 }
 
 // sample returns the names of at most sample.Size nodes that fit and have the devices, and moves s.next behind them.
-func (s *Selector) sample(a *Attempt) sets.Set[string] {
+func (s *Selector) sample(a *Attempt, devices []string) sets.Set[string] {
 	costs, from := a.Answers.Costs(a.Snap, a.Fits), a.Fits.From
-	if len(a.Devices) > 0 {
-		has := a.hasDevices()
+	if len(devices) > 0 {
+		has := a.having(devices)
 		every := costs
 		costs = func(yield func(int, int64) bool) {
 			for slot, cost := range every {
@@ -171,15 +174,15 @@ func (s *Selector) sample(a *Attempt) sets.Set[string] {
 	return names
 }
 
-// hasDevices returns a function that reports whether the machine of the node in a slot has all device resources that
-// the pod requests. Equal nodes share a machine, so few machines are looked at.
-func (a *Attempt) hasDevices() func(slot int) bool {
+// having returns a function that reports whether the machine of the node in a slot has all these device resources.
+// Equal nodes share a machine, so few machines are looked at.
+func (a *Attempt) having(devices []string) func(slot int) bool {
 	seen := map[*topo.Machine]bool{}
 	return func(slot int) bool {
 		n, _ := a.Snap.At(slot)
 		has, known := seen[n.Machine]
 		if !known {
-			has = !slices.ContainsFunc(a.Devices, func(name string) bool {
+			has = !slices.ContainsFunc(devices, func(name string) bool {
 				_, ok := n.Machine.Resource(name)
 				return !ok
 			})
@@ -215,7 +218,7 @@ func (s *Selector) Few(ctx context.Context, a *Attempt, nodes []fwk.NodeInfo, co
 			names.Insert(info.Node().Name)
 		}
 	}
-	if len(names) < sample.Proven || !s.proven(ctx, a, names) {
+	if len(names) < sample.Proven || !s.proven(ctx, a, names, false) {
 		return nil
 	}
 	return names

@@ -35,24 +35,26 @@ func (s *Selector) manyKeepOthersAway() bool {
 	return err != nil || len(nodes) > sample.Size
 }
 
-// proven reports whether sample.Proven of the named nodes pass all filters, or all of them if there are fewer. It
-// returns false at the first node that does not, and if another plugin names nodes, too. It first runs PreFilter of all
-// plugins on a copy of the state, since no plugin can filter before that.
-func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string]) bool {
+// proven reports whether enough of the named nodes pass all filters: sample.Proven of them, before as many do not pass.
+// Of all nodes that may take the pod (every), one that passes is enough. It returns false, too, if another plugin names
+// nodes. It first runs PreFilter of all plugins on a copy of the state, since no plugin can filter before that.
+func (s *Selector) proven(ctx context.Context, a *Attempt, names sets.Set[string], every bool) bool {
 	cs := a.Again()
 	result, status, _ := s.begin.RunPreFilterPlugins(ctx, cs, a.Pod)
 	if !status.IsSuccess() || !result.AllNodes() {
 		return false
 	}
-	nodes, passed := s.handle.SnapshotSharedLister().NodeInfos(), 0
+	nodes, passed, failed := s.handle.SnapshotSharedLister().NodeInfos(), 0, 0
 	for name := range names {
 		info, err := nodes.Get(name)
-		if err != nil || !s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
-			return false
+		if err == nil && s.handle.RunFilterPluginsWithNominatedPods(ctx, cs, a.Pod, info).IsSuccess() {
+			passed++
+		} else {
+			failed++
 		}
-		if passed++; passed == min(sample.Proven, len(names)) {
-			return true
+		if passed == sample.Proven || failed == sample.Proven {
+			return passed > failed
 		}
 	}
-	return false
+	return every && passed > 0
 }

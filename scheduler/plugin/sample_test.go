@@ -60,6 +60,24 @@ func TestNodesThatMayMatterAreNotLeftOut(t *testing.T) {
 	}
 }
 
+// Other plugins keep pods from some nodes in most clusters. Then a sample still has enough of the others.
+func TestASampleMayHaveNodesThatOthersRefuse(t *testing.T) {
+	for range 5 {
+		c := roomy(t, 500)
+		for i, o := range c.nodes {
+			if n := o.(*v1.Node); i%10 == 3 {
+				n.Spec.Taints = []v1.Taint{{Key: "theirs", Effect: v1.TaintEffectNoSchedule}}
+			}
+		}
+		if e := c.schedules(cpus("p", 8)); e.node == "" {
+			t.Fatal(e.why)
+		}
+		if n := len(c.asked); n > sample.Size {
+			t.Errorf("%d nodes were asked, want at most %d", n, sample.Size)
+		}
+	}
+}
+
 // A pod that other plugins keep from nearly all nodes gets one of the few remaining ones, in one attempt, wherever they
 // are.
 func TestNoAttemptIsLostToASample(t *testing.T) {
@@ -160,6 +178,19 @@ func TestOnlyNodesWithTheDevicesAreAsked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A resource that no machine has, but every Node object, leaves the choice as it is without the resource.
+func TestAResourceOfAllNodeObjects(t *testing.T) {
+	c := roomy(t, 500)
+	for _, o := range c.nodes {
+		n := o.(*v1.Node)
+		n.Status.Allocatable = maps.Clone(n.Status.Allocatable)
+		n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
+	}
+	if e := c.schedules(gpus("p", 8)); e.node == "" || len(c.asked) > sample.Size {
+		t.Errorf("the pod went to %q (%s), %d nodes were asked", e.node, e.why, len(c.asked))
 	}
 }
 
