@@ -56,16 +56,16 @@ type Gang struct {
 // Name returns the name of the group with its namespace.
 func (g *Gang) Name() string { return g.namespace + "/" + g.name }
 
-// Enough returns an error if fewer pods of the gang have nodes than its policy demands. Assumed pods for which lost is
-// true do not count.
-func (g *Gang) Enough(lost func(uid string) bool) error {
+// Enough returns an error if fewer pods of the gang have nodes than its policy demands. Of the assumed pods, only those
+// count for which counts is true.
+func (g *Gang) Enough(counts func(uid string) bool) error {
 	state, err := g.handle.PodGroupManager().PodGroupStates().Get(g.namespace, g.name)
 	if err != nil {
 		return fmt.Errorf("read how many of its pods have nodes: %w", err)
 	}
 	n := state.ScheduledPodsCount()
 	for uid := range state.AssumedPods() {
-		if lost(string(uid)) {
+		if !counts(string(uid)) {
 			n--
 		}
 	}

@@ -3,12 +3,14 @@
 // kube-scheduler reserves the members of a gang one after the other, and then binds each of them in a goroutine of its
 // own. Nothing there keeps one member from being bound while another one waits for its turn, or has lost its place. So
 // the members that are reserved and not yet bound form a batch: each waits in PreBind until all have come there, and
-// then all have their turns, or none.
+// then all have their turns, or none. Members that are reserved once a batch asks for its turns form another one, which
+// waits until the batch before it has its turns or has failed.
 //
 // Invariant: no member of a batch has its turn before all members of the batch have come, enough of the gang have
-// nodes, and the ledger gives the batch its turns in one step. If a batch fails, each of its members learns that, and
-// none of them counts for the gang before it is reserved again. The package makes no booking and ends none, and knows
-// nothing of pods that belong to no gang.
+// nodes, and the ledger gives the batch its turns in one step. Enough are the members of the batch, those that have had
+// their turns, and those that are bound: no member counts that waits in another batch, since that one may fail. If a
+// batch fails, each of its members learns that, and none of them counts for the gang before it is reserved again. The
+// package makes no booking and ends none, and knows nothing of pods that belong to no gang.
 package gangs
 
 import (
@@ -30,9 +32,9 @@ type Book interface {
 
 // Scheduler is what a batch needs of the scheduler.
 type Scheduler interface {
-	// Enough returns an error if too few members of the gang have nodes for the gang to start. Members for which lost is
-	// true do not count, though the scheduler may not have taken their nodes from them yet.
-	Enough(lost func(uid string) bool) error
+	// Enough returns an error if too few members of the gang have nodes for the gang to start. Of the members that are not
+	// bound yet, only those count for which counts is true.
+	Enough(counts func(uid string) bool) error
 	// GiveUp ends the attempt to bind a member that is on its way, but has not come yet.
 	GiveUp(uid string, why error)
 }
@@ -40,11 +42,13 @@ type Scheduler interface {
 // Gangs has the batches of a scheduler. The zero value is empty. Its methods may be called by any goroutine.
 type Gangs struct {
 	mu sync.Mutex
-	// open has, by gang, the batch that takes further members. of has the batch of each member by UID.
-	open map[string]*batch
-	of   map[string]*batch
-	// lost has members that will not be bound in their present attempt, by UID.
-	lost map[string]bool
+	// undecided has, by gang, the batches that neither have their turns nor have failed, the oldest first. The last one
+	// takes further members, unless it has asked for its turns. of has the batch of each member by UID.
+	undecided map[string][]*batch
+	of        map[string]*batch
+	// turned has members that have had their turns, by UID, as they count for the gang until the scheduler sees them
+	// bound. When it is full it becomes earlier, and an empty one takes its place.
+	turned, earlier map[string]bool
 }
 
 // batch are members that take their turns together.
@@ -56,6 +60,7 @@ type batch struct {
 	left    int    // how many members have left
 	tries   int    // how often turns were asked for
 	asks    string // the UID of the member whose goroutine asks for the turns; "" if none does
+	shut    bool   // it takes no further members
 	changed chan struct{}
 	wait    Wait
 	done    bool
@@ -76,9 +81,9 @@ const (
 	// maxMembers bounds the members that take their turns in one step: the ledger looks at all of them meanwhile, and
 	// other pods of their nodes wait. A larger batch takes its turns one by one.
 	maxMembers = 256
-	// maxLost bounds the lost members that are remembered. When it is reached, all are forgotten: a gang whose member has
-	// just lost its node may then count it for a moment.
-	maxLost = 4096
+	// maxTurned bounds the members that are remembered because they have had their turns, twice. A member that is not
+	// bound after so many others does not count any more.
+	maxTurned = 8192
 	// patience is how often a batch asks before it holds up other pods on all of its nodes.
 	patience = 4
 )
@@ -95,18 +100,17 @@ type Wait struct {
 func (g *Gangs) Reserved(gang string, m Member, s Scheduler) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open == nil {
-		g.open, g.of, g.lost = map[string]*batch{}, map[string]*batch{}, map[string]bool{}
+	if g.of == nil {
+		g.undecided, g.of, g.turned = map[string][]*batch{}, map[string]*batch{}, map[string]bool{}
 	}
-	if old := g.of[m.UID]; old != nil {
-		g.remove(old, m.UID)
-	}
-	b := g.open[gang]
-	if b == nil {
+	g.forget(m.UID)
+	var b *batch
+	if all := g.undecided[gang]; len(all) > 0 && !all[len(all)-1].shut {
+		b = all[len(all)-1]
+	} else {
 		b = &batch{gang: gang, members: map[string]Member{}, arrived: map[string]bool{}, changed: make(chan struct{})}
-		g.open[gang] = b
+		g.undecided[gang] = append(all, b)
 	}
-	delete(g.lost, m.UID)
 	b.sched, b.members[m.UID], g.of[m.UID] = s, m, b
 }
 
@@ -114,10 +118,16 @@ func (g *Gangs) Reserved(gang string, m Member, s Scheduler) {
 func (g *Gangs) Lost(uid string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forget(uid)
+}
+
+// forget removes a member. It does not count for its gang any more.
+func (g *Gangs) forget(uid string) {
 	if b := g.of[uid]; b != nil {
-		g.lose(uid)
 		g.remove(b, uid)
 	}
+	delete(g.turned, uid)
+	delete(g.earlier, uid)
 }
 
 // Has reports whether a pod is a member that has not come yet, or waits.
@@ -129,8 +139,8 @@ func (g *Gangs) Has(uid string) bool {
 
 // Await blocks until the pod may take its turn as far as its gang is concerned: at once for a pod that is no member.
 // After that the pod has its turn, or waits only for other members on its node. It returns an error if the batch
-// fails: ctx of any of its members ends, the members have waited for longer than the limit since all of them came, a
-// member no longer fits, or too few have nodes.
+// fails: ctx of any of its members ends, the members have waited for longer than the limit since the batch could ask
+// first, a member no longer fits, or too few have nodes.
 func (g *Gangs) Await(ctx context.Context, book Book, uid string, limit time.Duration) (w Wait, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +152,7 @@ func (g *Gangs) Await(ctx context.Context, book Book, uid string, limit time.Dur
 	var over <-chan time.Time
 	for !b.done {
 		var changed <-chan struct{}
-		if len(b.arrived) == len(b.members) && (b.asks == "" || b.asks == uid) {
+		if len(b.arrived) == len(b.members) && b == g.undecided[b.gang][0] && (b.asks == "" || b.asks == uid) {
 			if b.asks = uid; over == nil {
 				t := time.NewTimer(limit)
 				defer t.Stop()
@@ -184,11 +194,11 @@ func (g *Gangs) pause(ctx context.Context, b *batch, changed <-chan struct{}, ov
 // ask asks for the turns of a batch, without holding the lock meanwhile. It returns what the batch waits for. again is
 // true if the batch has changed or ended. From the first time on, the batch takes no further members.
 func (g *Gangs) ask(b *batch, book Book) (changed <-chan struct{}, again bool) {
-	g.shut(b)
+	b.shut = true
 	members, left, insist, short := b.booked(), b.left, b.tries >= patience, b.short()
 	b.tries++
 	g.mu.Unlock()
-	err := b.sched.Enough(g.isLost)
+	err := b.sched.Enough(func(uid string) bool { return g.counts(b, uid) })
 	if err == nil {
 		err = short()
 	}
@@ -243,39 +253,46 @@ func (b *batch) booked() (out []ledger.Member) {
 	return out
 }
 
-// end ends the waiting of a batch. If it fails, its members are lost, and those that have not come are given up.
+// end ends the waiting of a batch. If it fails, its members that have not come are given up.
 func (g *Gangs) end(b *batch, err error) {
-	b.done = true
-	g.shut(b)
-	if err != nil {
+	if b.done = true; err != nil {
 		b.failed = fmt.Errorf("gang %s: %w", b.gang, err)
-		for _, uid := range slices.Sorted(maps.Keys(b.members)) {
-			if g.lose(uid); !b.arrived[uid] {
-				go b.sched.GiveUp(uid, b.failed) // it may call back
-			}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.members)) {
+		switch {
+		case err == nil:
+			g.hadTurn(uid)
+		case !b.arrived[uid]:
+			go b.sched.GiveUp(uid, b.failed) // it may call back
 		}
 	}
 	b.wake()
+	g.decided(b)
 }
 
-// shut makes a batch take no further members.
-func (g *Gangs) shut(b *batch) {
-	if g.open[b.gang] == b {
-		delete(g.open, b.gang)
+// decided lets the next batch of the gang ask.
+func (g *Gangs) decided(b *batch) {
+	all := slices.DeleteFunc(g.undecided[b.gang], func(o *batch) bool { return o == b })
+	if len(all) == 0 {
+		delete(g.undecided, b.gang)
+		return
 	}
+	g.undecided[b.gang] = all
+	all[0].wake()
 }
 
-func (g *Gangs) lose(uid string) {
-	if len(g.lost) >= maxLost {
-		clear(g.lost)
+func (g *Gangs) hadTurn(uid string) {
+	if len(g.turned) >= maxTurned {
+		g.turned, g.earlier = map[string]bool{}, g.turned
 	}
-	g.lost[uid] = true
+	g.turned[uid] = true
 }
 
-func (g *Gangs) isLost(uid string) bool {
+// counts reports whether a pod that is not bound yet counts for its gang when a batch asks.
+func (g *Gangs) counts(b *batch, uid string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.lost[uid]
+	return g.of[uid] == b || g.turned[uid] || g.earlier[uid]
 }
 
 func (g *Gangs) remove(b *batch, uid string) {
@@ -286,10 +303,13 @@ func (g *Gangs) remove(b *batch, uid string) {
 	if b.asks == uid {
 		b.asks = ""
 	}
-	if len(b.members) == 0 {
-		g.shut(b)
-	}
-	if !b.done && len(b.arrived) == len(b.members) {
+	switch {
+	case b.done:
+	case len(b.members) == 0:
+		b.done, b.failed = true, fmt.Errorf("gang %s: the pod was given up", b.gang)
+		b.wake()
+		g.decided(b)
+	case len(b.arrived) == len(b.members):
 		b.wake()
 	}
 }

@@ -23,10 +23,10 @@ type least struct {
 	gaveUp  chan string
 }
 
-func (l *least) Enough(lost func(uid string) bool) error {
+func (l *least) Enough(counts func(uid string) bool) error {
 	n := 0
 	for _, uid := range l.assumed {
-		if !lost(uid) {
+		if counts(uid) {
 			n++
 		}
 	}
@@ -117,9 +117,7 @@ func TestMembersWaitForEachOther(t *testing.T) {
 		if !b.HadTurn("0") || !b.HadTurn("1") {
 			t.Error("a member may be bound and has no turn")
 		}
-		if len(g.of)+len(g.open) > 0 {
-			t.Errorf("%d members and %d batches are left", len(g.of), len(g.open))
-		}
+		nothingLeft(t, g)
 	})
 }
 
@@ -217,11 +215,57 @@ func TestABatchFailsAsAWhole(t *testing.T) {
 				for _, got := range all {
 					want(t, "member of the whole gang", got, "may be bound")
 				}
-				if len(g.of)+len(g.open)+len(g.lost) > 0 {
-					t.Errorf("left are the members %v, the batches %v and the lost %v", g.of, g.open, g.lost)
-				}
+				nothingLeft(t, g)
 			})
 		})
+	}
+}
+
+// While two pods of a gang wait for their turns, a third one comes. It is bound if the two are, and is not if they are
+// not: it would run alone.
+func TestALaterMemberWaitsForThoseBeforeIt(t *testing.T) {
+	for name, fails := range map[string]bool{"they have their turns": false, "their time is over": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, g := booked(t, 3, "n0", "n1", "n2"), &Gangs{}
+				reserve(t, b, "n1", "member", 3, place.Demand{Policy: place.SingleNUMA})
+				if _, wait, err := b.Turn("1", 0); wait != nil || err != nil {
+					t.Fatal(wait, err)
+				}
+				s := &least{2, []string{"0", "member", "2"}, make(chan string, 10)}
+				join(g, s, "0", "member")
+				first, second := asks(t.Context(), g, b, "0"), asks(t.Context(), g, b, "member")
+				want(t, "second", second, "waits")
+				join(g, s, "2")
+				later := asks(t.Context(), g, b, "2")
+				want(t, "later", later, "waits")
+				if b.HadTurn("2") {
+					t.Error("the later pod has its turn, and the others wait")
+				}
+				if fails {
+					time.Sleep(time.Minute)
+					want(t, "first", first, "not all of its pods had their turns")
+					want(t, "later", later, "1 have nodes")
+				} else {
+					b.Admitted("1")
+					want(t, "first", first, "may be bound")
+					want(t, "later", later, "may be bound")
+				}
+				for _, uid := range []string{"0", "member", "2"} {
+					if b.HadTurn(uid) == fails {
+						t.Errorf("pod %s had its turn: %t", uid, !fails)
+					}
+				}
+				nothingLeft(t, g)
+			})
+		})
+	}
+}
+
+func nothingLeft(t *testing.T, g *Gangs) {
+	t.Helper()
+	if len(g.of)+len(g.undecided) > 0 {
+		t.Errorf("left are the members %v and the batches %v", g.of, g.undecided)
 	}
 }
 
