@@ -49,6 +49,9 @@ const Left = -1
 const (
 	// SchedulerBudget bounds the containers that one search places.
 	SchedulerBudget = 20_000
+	// GangBudget bounds the containers that all searches for one gang place, on whatever sets of nodes, until it is tried
+	// again.
+	GangBudget = 10 * SchedulerBudget
 	// SchedulerTries is how many assignments are tried on a set of nodes: other rules may refuse one.
 	SchedulerTries = 3
 	// SchedulerPods bounds the gangs for which nodes are searched. A larger one gets nodes pod by pod only.

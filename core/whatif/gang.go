@@ -81,12 +81,8 @@ type GangOutcome struct {
 	Refusals []Refusal
 }
 
-// gangBudget bounds the containers that the searches for one gang place together, in all racks, and mostBudget what
-// the search for the most pods of a gang that does not fit takes in one rack.
-const (
-	gangBudget = 10 * assign.SchedulerBudget
-	mostBudget = 3 * assign.SchedulerBudget
-)
+// mostBudget bounds the containers that the search for the most pods of a gang that does not fit places in one rack.
+const mostBudget = 3 * assign.SchedulerBudget
 
 // Together places a gang if enough of its pods fit at the same time, and otherwise nothing. Of several racks it takes
 // the one where most pods have places, and of these the one with the lowest cost. It calls step before every pod that
@@ -195,7 +191,7 @@ func newGathering(p *Plan, g Gang, step func() error) *gathering {
 		key
 		own *Want // of pods that other pods matter to
 	}
-	t := &gathering{Plan: p, Gang: g, step: step, left: gangBudget}
+	t := &gathering{Plan: p, Gang: g, step: step, left: assign.GangBudget}
 	known, of, first := map[kind]string{}, map[*Want]string{}, ""
 	for _, m := range g.Pods {
 		w := m.Want

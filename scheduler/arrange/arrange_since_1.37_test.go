@@ -18,14 +18,20 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
-// planner plans every pod onto the first of its nodes that is not barred.
+// planner plans every pod onto the first of its nodes that is not barred. Each plan places so many containers.
 type planner struct {
-	nodes []string
-	plans int
-	why   error
+	nodes  []string
+	plans  int
+	places int
+	budget []int // of the plans
+	why    error
+	pods   []*v1.Pod
 }
 
-func (p *planner) Unequal([]*v1.Pod) bool { return true }
+func (p *planner) Gang(pods []*v1.Pod) Gang {
+	p.pods = pods
+	return p
+}
 
 // Rank scores a placement by the costs of its pods.
 func (p *planner) Rank(all [][]int64) (out []int64) {
@@ -93,13 +99,14 @@ func TestPlacementsAreScored(t *testing.T) {
 	}
 }
 
-func (p *planner) Plan(pods []*v1.Pod, _ []fwk.NodeInfo, _ int, barred func(uid, node string) bool) (Plan, error) {
-	p.plans++
+func (p *planner) Plan(_ []fwk.NodeInfo, _, budget int, barred func(uid, node string) bool) (Plan, int, error) {
+	p.plans, p.budget = p.plans+1, append(p.budget, budget)
+	left := budget - p.places
 	if p.why != nil {
-		return Plan{}, p.why
+		return Plan{}, left, p.why
 	}
 	out := Plan{At: map[string]string{}}
-	for _, pod := range pods {
+	for _, pod := range p.pods {
 		for _, n := range p.nodes {
 			if !barred(string(pod.UID), n) {
 				out.At[string(pod.UID)] = n
@@ -107,7 +114,7 @@ func (p *planner) Plan(pods []*v1.Pod, _ []fwk.NodeInfo, _ int, barred func(uid,
 			}
 		}
 	}
-	return out, nil
+	return out, left, nil
 }
 
 // attempt runs PreFilter for the pods of a gang as a group cycle does for one placement. refuses reports whether a pod
@@ -134,15 +141,19 @@ func attempt(p *Plugin, group *framework.CycleState, pods []*v1.Pod,
 	return placed
 }
 
-func gang(n int) (*framework.CycleState, []*v1.Pod) {
+// gang begins a group cycle of n pods that may go to some placements.
+func gang(p *Plugin, n int, names ...string) (*framework.CycleState, []*v1.Pod) {
 	var pods []*v1.Pod
 	for i := range n {
 		name := fmt.Sprint("p", i)
 		pods = append(pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}})
 	}
 	group := framework.NewCycleState()
-	group.Write(cycleKey, &cycle{pods: pods, least: n, placements: []*upstream.Placement{{Name: "one"}, {Name: "two"}},
-		barred: map[string]sets.Set[string]{}})
+	var placements []*upstream.Placement
+	for _, name := range names {
+		placements = append(placements, &upstream.Placement{Name: name})
+	}
+	group.Write(cycleKey, newCycle(p.planner.Gang(pods), n, placements))
 	return group, pods
 }
 
@@ -152,7 +163,7 @@ func never(string, string) bool { return false }
 func TestAGangWithNodesIsNotPlanned(t *testing.T) {
 	plans := &planner{nodes: []string{"a"}}
 	p := &Plugin{planner: plans}
-	group, pods := gang(3)
+	group, pods := gang(p, 3, "one", "two")
 	if n := attempt(p, group, pods, never); n != 3 || plans.plans != 0 {
 		t.Fatalf("the usual way places %d pods and makes %d plans", n, plans.plans)
 	}
@@ -171,7 +182,7 @@ func TestAGangWithNodesIsNotPlanned(t *testing.T) {
 func TestARefusedNodeIsPlannedNoMore(t *testing.T) {
 	plans := &planner{nodes: []string{"a", "b", "c"}}
 	p := &Plugin{planner: plans}
-	group, pods := gang(3)
+	group, pods := gang(p, 3, "one", "two")
 	refuses := func(pod, named string) bool { return pod == "p1" && named != "c" }
 	got := []int{}
 	for range 1 + maxTries {
@@ -186,7 +197,7 @@ func TestARefusedNodeIsPlannedNoMore(t *testing.T) {
 func TestAGangWithoutAPlanIsNotTriedAgain(t *testing.T) {
 	plans := &planner{why: errors.New("no nodes")}
 	p := &Plugin{planner: plans}
-	group, pods := gang(2)
+	group, pods := gang(p, 2, "one", "two")
 	for range 1 + maxTries {
 		if n := attempt(p, group, pods, func(pod, _ string) bool { return pod == "p1" }); n > 1 {
 			t.Errorf("%d pods are placed", n)
@@ -197,10 +208,36 @@ func TestAGangWithoutAPlanIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// However many racks there are, all plans of a group cycle together place a bounded number of containers. A topology
+// label may have a value for each node, and the search of each of them would hold up all other pods.
+func TestTheSearchesOfACycleHaveOneBound(t *testing.T) {
+	plans := &planner{nodes: []string{"a"}, places: searchBudget - 1}
+	p := &Plugin{planner: plans}
+	var racks []string
+	for i := range 100 {
+		racks = append(racks, fmt.Sprintf("rack %03d", i))
+	}
+	group, pods := gang(p, 2, racks...)
+	for range racks {
+		for range 1 + maxTries {
+			attempt(p, group, pods, func(pod, _ string) bool { return pod == "p1" })
+		}
+	}
+	sum := 0
+	for _, b := range plans.budget {
+		if sum += min(b, plans.places); b > searchBudget {
+			t.Errorf("a plan may place %d containers", b)
+		}
+	}
+	if sum < cycleBudget-searchBudget || sum > cycleBudget+searchBudget {
+		t.Errorf("%d plans for %d racks place %d containers, and the bound is %d", plans.plans, len(racks), sum, cycleBudget)
+	}
+}
+
 // Pods outside a group cycle are skipped.
 func TestOtherPodsAreSkipped(t *testing.T) {
 	p := &Plugin{planner: &planner{}}
-	_, pods := gang(1)
+	_, pods := gang(p, 1, "one", "two")
 	result, status := p.PreFilter(t.Context(), framework.NewCycleState(), pods[0], nil)
 	if result != nil || !status.IsSkip() {
 		t.Errorf("PreFilter returns %v, %v", result, status)

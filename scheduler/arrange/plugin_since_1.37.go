@@ -27,6 +27,10 @@ const (
 	maxTries = assign.SchedulerTries
 	// maxPods bounds the gangs for which plans are made. A larger one is placed the usual way only.
 	maxPods = assign.SchedulerPods
+	// searchBudget bounds the containers that one plan places, and cycleBudget the containers that all plans of a group
+	// cycle place: a topology label may have a value for each node.
+	searchBudget = assign.SchedulerBudget
+	cycleBudget  = assign.GangBudget
 	// cycleKey is the key of a *cycle in the state of a group cycle, and roundKey that of a *round in the state of a
 	// placement.
 	cycleKey fwk.StateKey = "tenon.sh/gang"
@@ -62,8 +66,9 @@ func (p *Plugin) Name() string { return Name }
 
 // cycle is what is known of a gang in one group cycle, which runs on one goroutine.
 type cycle struct {
-	pods  []*v1.Pod
+	gang  Gang
 	least int // how many of them have to get nodes
+	left  int // of cycleBudget
 	// placements come from the wrapped plugin. Each is tried once the usual way, and then maxTries times with plans.
 	placements []*upstream.Placement
 	rounds     []*round                    // the attempts so far, in this order
@@ -85,6 +90,13 @@ func (c *cycle) Clone() upstream.StateData { return c }
 // Clone implements fwk.StateData.
 func (r *round) Clone() upstream.StateData { return r }
 
+func newCycle(gang Gang, least int, placements []*upstream.Placement) *cycle {
+	c := &cycle{gang: gang, least: least, left: cycleBudget, placements: slices.Clone(placements),
+		barred: map[string]sets.Set[string]{}}
+	slices.SortStableFunc(c.placements, func(a, b *upstream.Placement) int { return cmp.Compare(a.Name, b.Name) })
+	return c
+}
+
 // GeneratePlacements returns the placements of the wrapped plugin, each of a gang's several times.
 func (p *Plugin) GeneratePlacements(ctx context.Context, cs upstream.PodGroupCycleState, group upstream.PodGroupInfo,
 	parent *upstream.Placement) (*upstream.GeneratePlacementsResult, *fwk.Status) {
@@ -97,12 +109,14 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, cs upstream.PodGroupCyc
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("read the pods of group %s: %w", group.GetKey(), err))
 	}
-	c := &cycle{pods: group.GetUnscheduledPods(), placements: slices.Clone(out.Placements),
-		least: int(g.Spec.SchedulingPolicy.Gang.MinCount) - state.ScheduledPodsCount(), barred: map[string]sets.Set[string]{}}
-	if c.least < 2 || len(c.pods) > maxPods || !p.planner.Unequal(c.pods) {
+	least, pods := int(g.Spec.SchedulingPolicy.Gang.MinCount)-state.ScheduledPodsCount(), group.GetUnscheduledPods()
+	if least < 2 || len(pods) > maxPods {
 		return out, nil
 	}
-	slices.SortStableFunc(c.placements, func(a, b *upstream.Placement) int { return cmp.Compare(a.Name, b.Name) })
+	c := newCycle(p.planner.Gang(pods), least, out.Placements)
+	if c.gang == nil {
+		return out, nil
+	}
 	cs.Write(cycleKey, c)
 	again := &upstream.GeneratePlacementsResult{}
 	for _, l := range c.placements {
@@ -129,7 +143,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cs fwk.CycleState, pod *v1.Pod, 
 	}
 	if !r.planned {
 		r.planned = true
-		if r.plan, r.why = p.plan(c, r); r.why != nil {
+		if r.plan, r.why = c.plan(r); r.why != nil {
 			klog.FromContext(ctx).V(2).Info("No plan for the nodes of a gang", "pod", klog.KObj(pod), "why", r.why.Error())
 		}
 	}
@@ -168,11 +182,12 @@ func (p *Plugin) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Sta
 var (
 	errPlaced = errors.New("the gang has nodes without a plan")
 	errSame   = errors.New("no other plan")
+	errSpent  = errors.New("the search for nodes for all pods of the gang took too long")
 )
 
 // plan makes the plan of a round, unless an earlier round of the same placement has placed the gang, or has shown that
 // there is no plan.
-func (p *Plugin) plan(c *cycle, r *round) (Plan, error) {
+func (c *cycle) plan(r *round) (Plan, error) {
 	which := r.index / (maxTries + 1)
 	if which >= len(c.placements) {
 		return Plan{}, errSame
@@ -199,8 +214,14 @@ func (p *Plugin) plan(c *cycle, r *round) (Plan, error) {
 	if !learned {
 		return Plan{}, errSame
 	}
-	return p.planner.Plan(c.pods, c.placements[which].Nodes, c.least,
+	budget := min(searchBudget, c.left)
+	if budget <= 0 {
+		return Plan{}, errSpent
+	}
+	out, left, err := c.gang.Plan(c.placements[which].Nodes, c.least, budget,
 		func(uid, node string) bool { return c.barred[uid].Has(node) })
+	c.left -= budget - left
+	return out, err
 }
 
 // roundOf returns the attempt to place a gang that a pod's cycle belongs to, or nil. The first pod of an attempt begins

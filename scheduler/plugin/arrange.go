@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -34,134 +36,152 @@ func (s *Shared) Groups() Factory {
 	}
 }
 
-// searchBudget bounds the containers that a search for the nodes of a gang places.
-const searchBudget = assign.SchedulerBudget
-
 var (
 	errNoPlugin = errors.New("the profile does not have the plugin")
 	errApart    = errors.New("its pods do not fit together, whichever nodes they get")
 )
 
-// member is a pod of a gang that holds something exclusively.
-type member struct {
-	*podState
-	pod   *v1.Pod
-	needs v1.ResourceList
+// gang is the pods of a gang that hold something exclusively.
+type gang struct {
+	members []member
+	plain   int // how many other pods the gang has
 }
 
-// members returns the pods of a gang that hold something exclusively, with the kind of each: all nodes judge pods of
-// one kind alike. plain is how many other pods the gang has.
-func members(pods []*v1.Pod) (out []member, kinds []string, plain int, err error) {
+// member is a pod of a gang that holds something exclusively. All nodes judge pods of one kind alike.
+type member struct {
+	*podState
+	pod      *v1.Pod
+	needs    v1.ResourceList
+	affinity nodeaffinity.RequiredNodeAffinity
+	kind     string
+}
+
+// newGang returns the pods of a gang. What they ask of nodes is read once for each kind: the affinity of a pod may have
+// thousands of terms.
+func newGang(pods []*v1.Pod) (g *gang, err error) {
+	g = &gang{}
+	first := map[string]member{} // by the text of their traits
 	for _, pod := range pods {
 		s, status := translate(pod)
 		if status != nil {
-			return nil, nil, 0, fmt.Errorf("pod %s: %s", pod.Name, status.Message())
+			return nil, fmt.Errorf("pod %s: %s", pod.Name, status.Message())
 		}
 		if s.pod.Plain() {
-			plain++
+			g.plain++
 			continue
 		}
-		spec := &v1.PodSpec{NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector, Affinity: pod.Spec.Affinity,
-			Tolerations: pod.Spec.Tolerations}
-		where, err := json.Marshal(spec)
+		m := member{podState: s, pod: pod, needs: kube.Requests(pod)}
+		text, err := json.Marshal(&v1.PodSpec{NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector,
+			Affinity: pod.Spec.Affinity, Tolerations: pod.Spec.Tolerations})
 		if err != nil {
-			return nil, nil, 0, fmt.Errorf("pod %s: %w", pod.Name, err)
+			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
-		out = append(out, member{s, pod, kube.Requests(pod)})
-		kinds = append(kinds, fmt.Sprintf("%s %v %s", s.shape, s.demand, where))
+		key := fmt.Sprintf("%s %v %s", s.shape, s.demand, text)
+		like, known := first[key]
+		if !known {
+			like.affinity, like.kind = kube.RequiredAffinity(pod), strconv.Itoa(len(first))
+			first[key] = like
+		}
+		m.affinity, m.kind = like.affinity, like.kind
+		g.members = append(g.members, m)
 	}
-	return out, kinds, plain, nil
+	return g, nil
 }
 
-// Unequal reports whether the pods of a gang are of several kinds, or related to each other. Other pods of one kind get
+// unequal reports whether the pods of a gang are of several kinds, or related to each other. Other pods of one kind get
 // every place that there is, one by one.
-func (w places) Unequal(pods []*v1.Pod) bool {
-	gang, kinds, _, err := members(pods)
-	return err == nil && len(kinds) > 0 && (slices.ContainsFunc(kinds, func(k string) bool { return k != kinds[0] }) ||
-		slices.ContainsFunc(gang, func(m member) bool { return m.demand.Relates() }))
+func (g *gang) unequal() bool {
+	return slices.ContainsFunc(g.members, func(m member) bool { return m.kind != g.members[0].kind || m.demand.Relates() })
 }
 
-// Plan finds nodes for the pods of a gang. Pods that hold nothing exclusively may have any node.
-func (w places) Plan(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (
-	arrange.Plan, error) {
-	p := w.plugin()
+// planner plans the nodes of a gang's pods. Pods that hold nothing exclusively may have any node.
+type planner struct {
+	at places
+	*gang
+}
+
+// Gang implements arrange.Planner.
+func (w places) Gang(pods []*v1.Pod) arrange.Gang {
+	if g, err := newGang(pods); err == nil && g.unequal() {
+		return planner{w, g}
+	}
+	return nil
+}
+
+// Plan implements arrange.Gang.
+func (g planner) Plan(nodes []fwk.NodeInfo, least, budget int, barred func(uid, node string) bool) (arrange.Plan, int,
+	error) {
+	p := g.at.plugin()
 	if p == nil {
-		return arrange.Plan{}, errNoPlugin
+		return arrange.Plan{}, budget, errNoPlugin
 	}
-	problem, gang, err := p.problem(pods, nodes, least, barred)
-	if err != nil {
-		return arrange.Plan{}, err
-	}
+	problem := p.problem(g.gang, nodes, least, barred)
+	problem.Budget = budget
 	problem.Room = func(node int, pods []int) bool {
-		return hasRoom(nodes[node], gang, pods, nil) && p.leavesKept(nodes[node], gang, pods)
+		return hasRoom(nodes[node], g.members, pods, nil) && p.leavesKept(nodes[node], g.members, pods)
 	}
-	at, spent := assign.Find(problem)
+	at, left := assign.FindLeft(problem)
+	spent := at == nil && left < 0
 	p.metrics.GangSearched(at != nil, spent)
 	switch {
 	case spent:
-		return arrange.Plan{}, errors.New("the search for nodes for all its pods took too long")
+		return arrange.Plan{}, left, errors.New("the search for nodes for all its pods took too long")
 	case at == nil:
-		return arrange.Plan{}, errApart
+		return arrange.Plan{}, left, errApart
 	}
 	out := arrange.Plan{At: map[string]string{}, Out: map[string]bool{}}
 	for i, node := range at {
 		if node == assign.Left {
-			out.Out[gang[i].uid] = true
+			out.Out[g.members[i].uid] = true
 		} else {
-			out.At[gang[i].uid] = nodes[node].Node().Name
+			out.At[g.members[i].uid] = nodes[node].Node().Name
 		}
 	}
-	return out, nil
+	return out, left, nil
 }
 
 // leavesKept reports whether a node has the amounts for members of a gang besides those that are kept for others.
-func (p *Plugin) leavesKept(info fwk.NodeInfo, gang []member, pods []int) bool {
+func (p *Plugin) leavesKept(info fwk.NodeInfo, members []member, pods []int) bool {
 	kept := p.promises.Amounts(info.Node().Name, "")
 	if len(kept) == 0 {
 		return true
 	}
 	for _, i := range pods {
-		request := apipod.Request(gang[i].pod)
+		request := apipod.Request(members[i].pod)
 		if request != "" && slices.Contains(p.promises.Nodes(request), info.Node().Name) {
 			return true // what is kept may be for these pods; Filter compares
 		}
-		needs, _ := kube.Needs(gang[i].pod)
+		needs, _ := kube.Needs(members[i].pod)
 		kept = kept.Add(needs)
 	}
 	return hasAmounts(info, kept)
 }
 
-// problem returns the problem of placing the pods of a gang, but for Room, and the pods that hold something
-// exclusively.
-func (p *Plugin) problem(pods []*v1.Pod, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) (
-	problem assign.Problem, gang []member, err error) {
-	gang, kinds, plain, err := members(pods)
-	if err != nil {
-		return problem, nil, err
-	}
+// problem returns the problem of placing the pods of a gang, but for Room and Budget.
+func (p *Plugin) problem(g *gang, nodes []fwk.NodeInfo, least int, barred func(uid, node string) bool) assign.Problem {
 	request := ""
-	if len(gang) > 0 { // the pods of a gang use up the room of one request
-		request = apipod.Request(gang[0].pod)
+	if len(g.members) > 0 { // the pods of a gang use up the room of one request
+		request = apipod.Request(g.members[0].pod)
 	}
-	problem = assign.Problem{Nodes: make([]*state.Node, len(nodes)), Least: least - plain, Budget: searchBudget}
+	problem := assign.Problem{Nodes: make([]*state.Node, len(nodes)), Least: least - g.plain}
 	for i, info := range nodes {
 		if n := p.nodeNow(info.Node().Name); n != nil && p.guard.Distrusts(n) == 0 {
 			problem.Nodes[i] = n.WithoutPromisesTo(request)
 		}
 	}
-	at := make([]string, len(gang))
-	for i, m := range gang {
+	at := make([]string, len(g.members))
+	for i, m := range g.members {
 		at[i] = p.partnersOf(m.pod, m.demand.Together, nodes)
 		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
-			Kind: kinds[i]})
+			Kind: m.kind})
 	}
 	problem.Barred = func(node, i int) bool {
 		if at[i] != "" && at[i] != nodes[node].Node().Name {
 			return true
 		}
-		return p.bars(gang, kinds, i, problem.Nodes[node], nodes[node], barred)
+		return p.bars(g, &g.members[i], problem.Nodes[node], nodes[node], barred)
 	}
-	return problem, gang, nil
+	return problem
 }
 
 // Rank returns the score of each placement of a group, of 0 to 100, by the strategy of the profile.
@@ -174,22 +194,20 @@ func (w places) Rank(costs [][]int64) []int64 {
 
 // bars reports whether something else than NUMA nodes keeps a member of a gang from a node: the node's name, taints and
 // labels, the guard, or a refusal of this member or one of its kind.
-func (p *Plugin) bars(gang []member, kinds []string, i int, n *state.Node, info fwk.NodeInfo,
-	refused func(uid, node string) bool) bool {
-	m := gang[i]
-	for k := range gang {
-		if kinds[k] == kinds[i] && refused(gang[k].uid, n.Name) {
+func (p *Plugin) bars(g *gang, m *member, n *state.Node, info fwk.NodeInfo, refused func(uid, node string) bool) bool {
+	for i := range g.members {
+		if o := &g.members[i]; o.kind == m.kind && refused(o.uid, n.Name) {
 			return true
 		}
 	}
-	bars, err := kube.Bars(m.pod, kube.RequiredAffinity(m.pod), info.Node())
+	bars, err := kube.Bars(m.pod, m.affinity, info.Node())
 	return err != nil || len(bars) > 0 || p.guard.Refuses(n, m.podState.pod, m.demand) != 0
 }
 
 // hasRoom reports whether a node has the CPUs, memory and devices that members of a gang request together, without
 // regard to NUMA nodes, once the pods in gone have left it. Resources that the node does not announce are not counted,
 // as drivers may have them.
-func hasRoom(info fwk.NodeInfo, gang []member, pods []int, gone []*v1.Pod) bool {
+func hasRoom(info fwk.NodeInfo, members []member, pods []int, gone []*v1.Pod) bool {
 	all, used := info.GetAllocatable(), info.GetRequested()
 	if len(info.GetPods())-len(gone)+len(pods) > all.GetAllowedPodNumber() {
 		return false
@@ -204,7 +222,7 @@ func hasRoom(info fwk.NodeInfo, gang []member, pods []int, gone []*v1.Pod) bool 
 		}
 	}
 	for _, i := range pods {
-		needs := gang[i].needs
+		needs := members[i].needs
 		cpu += needs.Cpu().MilliValue()
 		memory += needs.Memory().Value()
 		for name, q := range needs {

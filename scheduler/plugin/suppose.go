@@ -164,35 +164,46 @@ func (p victims) Node(name string) *state.Node {
 }
 
 // evictionBudget bounds the containers that are placed to find victims for a gang: some tenths of a second.
-const evictionBudget = 10 * searchBudget
+const evictionBudget = assign.GangBudget
 
 // Cheapest implements preempt.GroupPlugin.
-func (p victims) Cheapest(g preempt.Group) ([]int, error) {
-	problem, gang, err := p.problem(g.Pods, g.Nodes, g.Least, func(string, string) bool { return false })
-	if err != nil || len(gang) == 0 {
+func (p victims) Cheapest(g preempt.Group) ([][]int, error) {
+	gang, err := newGang(g.Pods)
+	if err != nil || len(gang.members) == 0 {
 		return nil, err
 	}
-	problem.Budget, problem.Least = evictionBudget/g.Share, max(1, problem.Least)
-	for i := range problem.Nodes {
-		if g.Closed(i) {
-			problem.Nodes[i] = nil
-		}
-	}
-	e := assign.Evictions{Problem: problem, Units: g.Units, Budgets: g.Budgets}
-	e.Room = func(node int, pods, gone []int) bool {
-		var left []*v1.Pod
-		for _, i := range gone {
-			for _, h := range g.Units[i].Pods {
-				if h.Node == node {
-					left = append(left, g.Victims[h.UID])
-				}
+	problem := p.problem(gang, g.Nodes, g.Least, func(string, string) bool { return false })
+	problem.Budget, problem.Least = evictionBudget/max(1, len(g.Closed)), max(1, problem.Least)
+	nodes := problem.Nodes
+	var out [][]int
+	for _, closed := range g.Closed {
+		problem.Nodes = slices.Clone(nodes)
+		for i := range nodes {
+			if closed(i) {
+				problem.Nodes[i] = nil
 			}
 		}
-		return hasRoom(g.Nodes[node], gang, pods, left)
+		e := assign.Evictions{Problem: problem, Units: g.Units, Budgets: g.Budgets}
+		e.Room = func(node int, pods, gone []int) bool {
+			return hasRoom(g.Nodes[node], gang.members, pods, leaving(g, node, gone))
+		}
+		set, spent := assign.Evict(e)
+		if spent {
+			p.CutShort()
+		}
+		out = append(out, set)
 	}
-	set, spent := assign.Evict(e)
-	if spent {
-		p.CutShort()
+	return out, nil
+}
+
+// leaving returns the pods of some units that are on a node.
+func leaving(g preempt.Group, node int, units []int) (out []*v1.Pod) {
+	for _, i := range units {
+		for _, h := range g.Units[i].Pods {
+			if h.Node == node {
+				out = append(out, g.Victims[h.UID])
+			}
+		}
 	}
-	return set, nil
+	return out
 }

@@ -15,9 +15,10 @@ type GroupPlugin interface {
 	Suppose() (gone, back func(node, uid string), end func())
 	// Node returns a node as it is supposed to be, or nil if the plugin does not judge the node.
 	Node(name string) *state.Node
-	// Cheapest returns the cheapest units without which enough pods of a group get nodes, or nil if a bounded search
-	// finds none, or if the group needs none. Pods that hold nothing exclusively are taken to fit.
-	Cheapest(g Group) (set []int, err error)
+	// Cheapest returns, for each element of g.Closed, the cheapest units without which enough pods of a group get nodes,
+	// or nil if a bounded search finds none, or if the group needs none. Pods that hold nothing exclusively are taken to
+	// fit.
+	Cheapest(g Group) (sets [][]int, err error)
 }
 
 // Group is the pods of a group that need nodes, with the nodes that they may have.
@@ -30,8 +31,7 @@ type Group struct {
 	Units   []assign.Unit
 	Victims map[string]*v1.Pod
 	Budgets []int
-	// Share is by what the work of the search has to be divided.
-	Share int
-	// Closed reports whether a node takes none of the pods.
-	Closed func(node int) bool
+	// Closed has, for each set of nodes to which the pods may go, whether a node takes none of them. All sets share the
+	// bound of one search.
+	Closed []func(node int) bool
 }

@@ -272,15 +272,14 @@ func (a *groupAttempt) cheapest(nodes []fwk.NodeInfo, units []assign.Unit, victi
 	}
 	g := Group{Pods: a.info.GetUnscheduledPods(), Nodes: nodes, Units: units, Victims: victims, Budgets: b.allowed,
 		Least: int(a.group.Spec.SchedulingPolicy.Gang.MinCount) - scheduled.ScheduledPodsCount()}
+	g.Closed = a.closed(nodes, scheduled.ScheduledPods())
+	g.Closed = g.Closed[:min(len(g.Closed), maxChoices)]
+	sets, err := a.plugin.Cheapest(g)
+	if err != nil {
+		return nil, fmt.Errorf("find victims: %w", err)
+	}
 	var best []int
-	choices := a.closed(nodes, scheduled.ScheduledPods())
-	g.Share = min(len(choices), maxChoices)
-	for _, closed := range choices[:g.Share] {
-		g.Closed = closed
-		set, err := a.plugin.Cheapest(g)
-		if err != nil {
-			return nil, fmt.Errorf("find victims: %w", err)
-		}
+	for _, set := range sets {
 		if len(set) > 0 && (best == nil || cost.Cost(set).Compare(cost.Cost(best)) < 0) {
 			best = set
 		}
