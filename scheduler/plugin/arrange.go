@@ -56,6 +56,12 @@ type member struct {
 	kind     string
 }
 
+// traits are what nodes judge a pod by, beside its shape and its demand.
+type traits struct {
+	Spec  v1.PodSpec
+	Needs v1.ResourceList
+}
+
 // newGang returns the pods of a gang. What they ask of nodes is read once for each kind: the affinity of a pod may have
 // thousands of terms.
 func newGang(pods []*v1.Pod) (g *gang, err error) {
@@ -71,8 +77,8 @@ func newGang(pods []*v1.Pod) (g *gang, err error) {
 			continue
 		}
 		m := member{podState: s, pod: pod, needs: kube.Requests(pod)}
-		text, err := json.Marshal(&v1.PodSpec{NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector,
-			Affinity: pod.Spec.Affinity, Tolerations: pod.Spec.Tolerations})
+		text, err := json.Marshal(traits{v1.PodSpec{NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector,
+			Affinity: pod.Spec.Affinity, Tolerations: pod.Spec.Tolerations, ResourceClaims: pod.Spec.ResourceClaims}, m.needs})
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
@@ -204,38 +210,52 @@ func (p *Plugin) bars(g *gang, m *member, n *state.Node, info fwk.NodeInfo, refu
 	return err != nil || len(bars) > 0 || p.guard.Refuses(n, m.podState.pod, m.demand) != 0
 }
 
-// hasRoom reports whether a node has the CPUs, memory and devices that members of a gang request together, without
-// regard to NUMA nodes, once the pods in gone have left it. Resources that the node does not announce are not counted,
-// as drivers may have them.
+// hasRoom reports whether a node has the CPUs, memory, storage and devices that members of a gang request together,
+// without regard to NUMA nodes, once the pods in gone have left it. Resources that the node does not announce are not
+// counted, as drivers may have them.
 func hasRoom(info fwk.NodeInfo, members []member, pods []int, gone []*v1.Pod) bool {
 	all, used := info.GetAllocatable(), info.GetRequested()
 	if len(info.GetPods())-len(gone)+len(pods) > all.GetAllowedPodNumber() {
 		return false
 	}
-	cpu, memory, scalars := used.GetMilliCPU(), used.GetMemory(), map[v1.ResourceName]int64{}
-	for _, pod := range gone {
-		needs := kube.Requests(pod)
-		cpu -= needs.Cpu().MilliValue()
-		memory -= needs.Memory().Value()
-		for name, q := range needs {
-			scalars[name] -= q.Value()
-		}
-	}
+	needs, freed := amounts{}, amounts{}
 	for _, i := range pods {
-		needs := members[i].needs
-		cpu += needs.Cpu().MilliValue()
-		memory += needs.Memory().Value()
-		for name, q := range needs {
-			scalars[name] += q.Value()
-		}
+		needs.add(members[i].needs)
 	}
-	if cpu > all.GetMilliCPU() || memory > all.GetMemory() {
+	for _, pod := range gone {
+		freed.add(kube.Requests(pod))
+	}
+	if needs.cpu > 0 && needs.cpu > all.GetMilliCPU()-used.GetMilliCPU()+freed.cpu {
 		return false
 	}
-	for name, most := range all.GetScalarResources() {
-		if used.GetScalarResources()[name]+scalars[name] > most {
+	const memory, disk = v1.ResourceMemory, v1.ResourceEphemeralStorage
+	if n := needs.of[memory]; n > 0 && n > all.GetMemory()-used.GetMemory()+freed.of[memory] {
+		return false
+	}
+	if n := needs.of[disk]; n > 0 && n > all.GetEphemeralStorage()-used.GetEphemeralStorage()+freed.of[disk] {
+		return false
+	}
+	for name, n := range needs.of {
+		if most, has := all.GetScalarResources()[name]; has && n > 0 &&
+			n > most-used.GetScalarResources()[name]+freed.of[name] {
 			return false
 		}
 	}
 	return true
+}
+
+// amounts are sums of requests: CPUs in thousandths, and everything else by its name.
+type amounts struct {
+	cpu int64
+	of  map[v1.ResourceName]int64
+}
+
+func (a *amounts) add(list v1.ResourceList) {
+	if a.of == nil {
+		a.of = map[v1.ResourceName]int64{}
+	}
+	a.cpu += list.Cpu().MilliValue()
+	for name, q := range list {
+		a.of[name] += q.Value()
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/scheduler/arrange"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 )
 
@@ -22,6 +23,59 @@ func sized(t *testing.T, p *Plugin, name, disk string) fwk.NodeInfo {
 		v1.ResourceCPU: resource.MustParse("32"), v1.ResourceMemory: resource.MustParse("64Gi"),
 		v1.ResourceEphemeralStorage: resource.MustParse(disk), v1.ResourcePods: resource.MustParse("10")}}})
 	return info
+}
+
+func onDisk(p *v1.Pod, amount string) *v1.Pod {
+	r := &p.Spec.Containers[0].Resources
+	q := resource.MustParse(amount)
+	r.Requests[v1.ResourceEphemeralStorage], r.Limits[v1.ResourceEphemeralStorage] = q, q
+	return p
+}
+
+func claiming(p *v1.Pod, template string) *v1.Pod {
+	p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
+	return p
+}
+
+// Nodes judge pods of equal containers differently if they request other amounts, or name other claims. Without a plan,
+// the first of them gets the node that only the second one fits.
+func TestPodsThatDifferInPlainAmountsAreUnequal(t *testing.T) {
+	overhead := cpus("b", 4)
+	overhead.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+	for name, c := range map[string]struct {
+		a, b *v1.Pod
+		want bool
+	}{
+		"equal":    {cpus("a", 4), cpus("b", 4), false},
+		"storage":  {onDisk(cpus("a", 4), "10Gi"), onDisk(cpus("b", 4), "100Gi"), true},
+		"overhead": {cpus("a", 4), overhead, true},
+		"claims":   {claiming(cpus("a", 4), "small"), claiming(cpus("b", 4), "large"), true},
+	} {
+		p := newPlugin(t, refuse)
+		if got := (places{p.Shared, profileOf(p.handle)}).Gang([]*v1.Pod{c.a, c.b}) != nil; got != c.want {
+			t.Errorf("%s: the pods are unequal: %t", name, got)
+		}
+	}
+}
+
+// Two pods of equal CPUs and memory need different amounts of local storage, and come in the order in which the smaller
+// one takes the large disk. There is a plan, with each pod on the disk that it fits, and none if no disk is large.
+func TestPlansCountLocalStorage(t *testing.T) {
+	p := newPlugin(t, refuse)
+	g := places{p.Shared, profileOf(p.handle)}.Gang([]*v1.Pod{onDisk(cpus("a", 12), "30Gi"),
+		onDisk(cpus("b", 12), "100Gi")})
+	never := func(string, string) bool { return false }
+	plan := func(small, large string) (arrange.Plan, error) {
+		out, _, err := g.Plan([]fwk.NodeInfo{sized(t, p, "m", large), sized(t, p, "n", small)}, 2, 1000, never)
+		return out, err
+	}
+	out, err := plan("40Gi", "120Gi")
+	if err != nil || fmt.Sprint(out.At) != fmt.Sprint(map[string]string{"uid-a": "n", "uid-b": "m"}) {
+		t.Errorf("the pods get nodes %v: %v", out.At, err)
+	}
+	if out, err := plan("40Gi", "90Gi"); err == nil {
+		t.Errorf("the pods get nodes %v, and no disk is large enough", out.At)
+	}
 }
 
 // The affinity of a pod is read once, not for every node: it may have thousands of terms.
