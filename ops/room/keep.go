@@ -226,13 +226,16 @@ func (c *Cluster) unbook(ctx context.Context, namespace, name string, try bool) 
 const abandonedAfter = 2 * time.Hour
 
 // abandoned reports whether a request is one of this package that keeps nothing any more, or that has got no place for
-// a long time.
+// a long time. One that is being deleted was deleted already, and finalizers keep it.
 func abandoned(r *provisioning.Request, now time.Time) bool {
-	return strings.HasPrefix(r.Name, BookingName("")) &&
+	return r.DeletionTimestamp == nil && strings.HasPrefix(r.Name, BookingName("")) &&
 		(r.Over() || !r.Is(provisioning.Provisioned) && now.Sub(r.CreationTimestamp.Time) > abandonedAfter)
 }
 
-// Sweep deletes the abandoned requests of this package in any namespace where the user may delete them, and their
+// maxSwept bounds the requests that one call of Sweep deletes: whoever creates thousands must not hold up a plan.
+const maxSwept = 100
+
+// Sweep deletes abandoned requests of this package in any namespace where the user may delete them, and their
 // templates, which have the environment of pods: killed programs leave them behind.
 func (c *Cluster) Sweep(ctx context.Context) error {
 	list, err := c.requests.List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
@@ -242,9 +245,10 @@ func (c *Cluster) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list ProvisioningRequests: %w", err)
 	}
-	now := time.Now()
+	now, swept := time.Now(), 0
 	for i := range list.Items {
-		if r := &list.Items[i]; abandoned(r, now) {
+		if r := &list.Items[i]; abandoned(r, now) && swept < maxSwept {
+			swept++
 			if err := c.unbook(ctx, r.Namespace, r.Name, false); err != nil && !apierrors.IsForbidden(err) {
 				return err
 			}

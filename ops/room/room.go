@@ -17,7 +17,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,6 +31,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenon-numa/tenon/api/objects"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/ops/evict"
 )
@@ -165,34 +168,38 @@ func (c *Cluster) Check(ctx context.Context, p Plan, o Options) error {
 	return nil
 }
 
-// busy reports whether a request keeps a place, or holds pods back.
+// busy reports whether a request is one of this package that keeps a place, or holds pods back.
 func busy(r *provisioning.Request, now time.Time) bool {
-	return !r.Over() && (r.Is(provisioning.Provisioned) || now.Before(r.HeldUntil()))
+	return r.Spec.ProvisioningClassName == apipod.Class && strings.HasPrefix(r.Name, BookingName("")) && !r.Over() &&
+		(r.Is(provisioning.Provisioned) || now.Before(r.HeldUntil()))
 }
 
-// alone returns an error if the API server has no requests, or if another plan is busy: two plans at a time would count
-// on the same room.
+// alone returns an error if the API server has no requests, or if another plan for pods of the same namespaces is busy:
+// two plans at a time would count on the same room. Requests of other namespaces do not count, since whoever may create
+// them there could stop every plan of the cluster.
 func (c *Cluster) alone(ctx context.Context, p Plan, o Options) error {
 	if !o.Keep {
 		return nil
 	}
-	list, err := c.requests.List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
-	switch {
-	case apierrors.IsNotFound(err):
-		return errors.New("the API server has no ProvisioningRequests, by which places are kept: apply their definition, " +
-			"or move the pods without that (--keep=false)")
-	case err != nil:
-		return fmt.Errorf("nothing was changed, since you may not list ProvisioningRequests: %w", err)
-	}
-	own := map[string]bool{}
+	own, namespaces := map[string]bool{}, map[string]bool{}
 	for _, m := range slices.Concat(p.Moves, p.Gone) {
-		own[m.Namespace+"/"+BookingName(m.UID)] = true
+		own[m.Namespace+"/"+BookingName(m.UID)], namespaces[m.Namespace] = true, true
 	}
-	for i := range list.Items {
-		r := &list.Items[i]
-		if name := r.Namespace + "/" + r.Name; !own[name] && busy(r, time.Now()) {
-			return fmt.Errorf("another plan is being carried out, or was interrupted: ProvisioningRequest %s keeps a place, or "+
-				"holds pods back; wait until it is gone, or delete it", name)
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		list, err := c.requests.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: managedBy + "=" + manager})
+		switch {
+		case apierrors.IsNotFound(err):
+			return errors.New("the API server has no ProvisioningRequests, by which places are kept: apply their definition, " +
+				"or move the pods without that (--keep=false)")
+		case err != nil:
+			return fmt.Errorf("nothing was changed, since you may not list ProvisioningRequests: %w", err)
+		}
+		for i := range list.Items {
+			r := &list.Items[i]
+			if name := r.Namespace + "/" + r.Name; !own[name] && busy(r, time.Now()) {
+				return fmt.Errorf("another plan is being carried out, or was interrupted: ProvisioningRequest %s keeps a "+
+					"place, or holds pods back; wait until it is gone, or delete it", name)
+			}
 		}
 	}
 	return nil
