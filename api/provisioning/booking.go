@@ -155,12 +155,20 @@ func SetFirst(parameters map[string]string, pods []First) error {
 	return nil
 }
 
-// Until returns when the booking of a request expires that has its room; the zero time if that cannot be read.
-func (r *Request) Until() time.Time {
+// skew is how far the clocks of two programs may differ.
+const skew = 5 * time.Minute
+
+// Until returns when the booking of a request expires that has its room, as far as is known at a time; the zero time if
+// that cannot be read. A status says itself since when the request has its room: what has not come yet is no such time,
+// and a booking lasts from now on at most.
+func (r *Request) Until(now time.Time) time.Time {
 	d, err := r.Booking()
 	c := meta.FindStatusCondition(r.Status.Conditions, Provisioned)
-	if err != nil || c == nil {
+	if err != nil || c == nil || c.LastTransitionTime.After(now.Add(skew)) {
 		return time.Time{}
+	}
+	if c.LastTransitionTime.After(now) {
+		return now.Add(d)
 	}
 	return c.LastTransitionTime.Add(d)
 }

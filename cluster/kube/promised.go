@@ -103,7 +103,7 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 	for i := range requests {
 		r := &requests[i]
 		if r.Spec.ProvisioningClassName != apipod.Class || !r.Is(provisioning.Provisioned) || r.Over() ||
-			!at.Before(r.Until()) {
+			!at.Before(r.Until(at)) {
 			continue
 		}
 		name := r.Namespace + "/" + r.Name
@@ -119,7 +119,7 @@ func KeptBy(requests []provisioning.Request, pods []Stored, at time.Time) (out m
 			x.keep(out)
 			out[x.node].owned(r, name)
 		}
-		if devices += keepDevices(out, r, name, maxKeptDevices-devices); devices >= maxKeptDevices {
+		if devices += keepDevices(out, r, name, maxKeptDevices-devices, at); devices >= maxKeptDevices {
 			all = false
 		}
 	}
@@ -139,7 +139,7 @@ func (k *Kept) owned(r *provisioning.Request, name string) {
 
 // keepDevices adds the devices that a request keeps on the nodes where it keeps places, at most a number of them. It
 // returns how many it has added. Of details that cannot be read it adds none.
-func keepDevices(nodes map[string]*Kept, r *provisioning.Request, name string, most int) (n int) {
+func keepDevices(nodes map[string]*Kept, r *provisioning.Request, name string, most int, at time.Time) (n int) {
 	list, err := r.Devices()
 	if err != nil {
 		return 0
@@ -150,7 +150,7 @@ func keepDevices(nodes map[string]*Kept, r *provisioning.Request, name string, m
 			continue
 		}
 		for _, device := range x.Devices[:min(len(x.Devices), most-n)] {
-			k.Devices = append(k.Devices, KeptDevice{x.Driver, x.Pool, device, name, r.Until()})
+			k.Devices = append(k.Devices, KeptDevice{x.Driver, x.Pool, device, name, r.Until(at)})
 			n++
 		}
 	}

@@ -350,8 +350,18 @@ func (c *Controller) hold(r *request) {
 	c.keeper.Release(r.name)
 }
 
+// until returns when the booking of a request expires that has its room.
+func (c *Controller) until(r *request) time.Time {
+	if r.until.IsZero() {
+		r.until = r.object.Until(c.now())
+	}
+	return r.until
+}
+
 // settle does what follows from the status of a request: it keeps the places that the status names, as long as the
-// booking lasts, and has the pods that have come use them up. It returns false if places are still to be kept.
+// booking lasts, and has the pods that have come use them up. It returns false if places are still to be kept. Places
+// that a status names for the first time later than Restoring after the start were not given by this scheduler: they
+// are another scheduler's, or forged.
 func (c *Controller) settle(ctx context.Context, r *request, left map[string]int) bool {
 	_, kept := left[r.name]
 	switch {
@@ -363,13 +373,14 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 		return true
 	case !r.is(provisioning.Provisioned):
 		return true
-	case !c.now().Before(r.object.Until()):
+	case !c.now().Before(c.until(r)):
 		c.finish(ctx, r, "BookingExpired",
 			fmt.Sprintf("the room of %d pods that have not come is not kept any more", left[r.name]))
 		return true
 	}
 	came := c.cluster.Using(r.name)
-	if !r.restored && !kept {
+	r.early = r.early || c.begun.IsZero() || c.now().Sub(c.begun) < Restoring
+	if r.early && !r.restored && !kept {
 		if r.restored = c.restore(ctx, r); !r.restored {
 			return false
 		}

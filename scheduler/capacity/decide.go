@@ -103,10 +103,10 @@ func (d *deciding) prepare(ctx context.Context, r *request) bool {
 		d.refuse(ctx, r, err)
 		return false
 	}
-	if n := d.ofNamespace(r.object.Namespace); n+r.pods() > MaxOfNamespace {
+	if n := d.ofNamespace(r.object.Namespace); n+r.pods() > promise.MaxOfNamespace {
 		r.more = more{}
 		_ = d.notNow(ctx, r, "Bound", fmt.Sprintf("not now: room is kept for %d pods of this namespace that have not come, "+
-			"at most %d", n, MaxOfNamespace))
+			"at most %d", n, promise.MaxOfNamespace))
 		return false
 	}
 	return true

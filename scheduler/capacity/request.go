@@ -23,9 +23,6 @@ import (
 	"github.com/tenon-numa/tenon/scheduler/promise"
 )
 
-// MaxOfNamespace bounds the places that are kept for one namespace.
-const MaxOfNamespace = 5_000
-
 // request is what is known of a request.
 type request struct {
 	name   string // "namespace/name"
@@ -34,8 +31,10 @@ type request struct {
 	written string
 	// held: pods of its controller are held back.
 	held bool
-	// restored: the places that the status names are kept.
-	restored bool
+	// early: the status named places soon after the start. restored: they are kept. until is when they are kept no more; a
+	// later status does not put that off.
+	early, restored bool
+	until           time.Time
 	// end is the condition that ends the request; it is written until that succeeds.
 	end *metav1.Condition
 	// answer has what has to be written of places that are kept already; see deciding.answer.

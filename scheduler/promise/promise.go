@@ -27,10 +27,12 @@ import (
 )
 
 // MaxPods bounds the places that are kept at a time, and MaxOnNode those on one node: each is judged again whenever
-// another pod might go to the node.
+// another pod might go to the node. MaxOfNamespace bounds the places that are kept for one namespace. It is for those
+// who give places; see [Keeper.Restore].
 const (
-	MaxPods   = 20_000
-	MaxOnNode = 64
+	MaxPods        = 20_000
+	MaxOnNode      = 64
+	MaxOfNamespace = 5_000
 )
 
 // Book keeps the promises of nodes as far as NUMA nodes are concerned, and lets pods have what is left.
@@ -206,7 +208,8 @@ func (k *Keeper) lacking(with map[string][]*kept) (full []string) {
 }
 
 // Restore keeps the places of a request without judging them: after a restart, the API objects have what is promised.
-// It keeps none, and returns an error, beyond twice MaxPods places.
+// It keeps none, and returns an error, beyond twice MaxPods, MaxOfNamespace and MaxOnNode places: pods that have come
+// use up theirs only afterwards, and who may write the API objects must not be able to fill the cluster.
 func (k *Keeper) Restore(r Request, places []Place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,8 +220,33 @@ func (k *Keeper) Restore(r Request, places []Place) error {
 		return fmt.Errorf("%d places are kept for pods that have not come, and %d more are too many", k.count.Load(),
 			len(places))
 	}
+	if n := k.ofNamespace(r.Name); n+len(places) > 2*MaxOfNamespace {
+		return fmt.Errorf("%d places are kept for pods of this namespace that have not come, and %d more are too many", n,
+			len(places))
+	}
+	with := map[string]int{}
+	for _, p := range places {
+		with[p.Node]++
+	}
+	for _, node := range slices.Sorted(maps.Keys(with)) {
+		if n := len(k.on[node]); n+with[node] > 2*MaxOnNode {
+			return fmt.Errorf("node %.100s keeps %d places for pods that have not come, and %d more are too many", node, n,
+				with[node])
+		}
+	}
 	k.add(r, list(r.Name, places))
 	return nil
+}
+
+// ofNamespace returns how many places are kept for the namespace of a request.
+func (k *Keeper) ofNamespace(request string) (n int) {
+	namespace, _, _ := strings.Cut(request, "/")
+	for name, list := range k.requests {
+		if strings.HasPrefix(name, namespace) && strings.HasPrefix(name[len(namespace):], "/") {
+			n += len(list)
+		}
+	}
+	return n
 }
 
 // list returns the places of a request.

@@ -269,3 +269,31 @@ func TestPodsGetWhatIsLeftOfTheirRoom(t *testing.T) {
 		t.Errorf("the second pod got room that is not there; promised is %v", c.promisedOn("a"))
 	}
 }
+
+// What a scheduler that starts keeps again is bounded for each node and each namespace: statuses may be forged.
+func TestWhatIsKeptAgainIsBounded(t *testing.T) {
+	c := newCluster(t)
+	many := func(node string, n int) (out []Place) { return slices.Repeat([]Place{at(node, podOf(1))}, n) }
+	for name, x := range map[string]struct {
+		places []Place
+		ok     bool
+	}{
+		"ml/one":   {many("x", 2*MaxOnNode), true},
+		"ml/two":   {many("y", 2*MaxOnNode+1), false},
+		"web/many": {nil, false},
+		"web/most": {nil, true},
+	} {
+		if most := 2 * MaxOfNamespace; name == "web/many" || name == "web/most" {
+			for i := range most {
+				x.places = append(x.places, at(fmt.Sprint(name, i/100), podOf(1)))
+			}
+			if name == "web/many" {
+				x.places = append(x.places, at("z", podOf(1)))
+			}
+		}
+		err := c.keeper.Restore(Request{Name: name}, x.places)
+		if c.keeper.Drop(name); (err == nil) != x.ok {
+			t.Errorf("request %s with %d places: %v", name, len(x.places), err)
+		}
+	}
+}
