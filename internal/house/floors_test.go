@@ -172,7 +172,7 @@ var floors = []floor{
 	{"scheduler/arrange", nil, words(`api/config core/assign scheduler/fwk`),
 		append(words(`k8s.io/apiserver k8s.io/kube-scheduler k8s.io/kubernetes`), inCluster...)},
 	{"scheduler/promise", nil, words(`cluster/claims core/place core/state core/topo core/whatif`), words(`k8s.io/api`)},
-	{"scheduler/capacity", nil, words(`core/... api/pod api/provisioning cluster/claims cluster/kube cluster/manifest cluster/stage scheduler/booking scheduler/promise`),
+	{"scheduler/capacity", nil, words(`core/... api/pod api/provisioning cluster/claims cluster/group cluster/kube cluster/manifest cluster/stage scheduler/booking scheduler/promise`),
 		inCluster},
 	{"scheduler/failures", nil, nil, nil},
 	{"scheduler/gangs", nil, words(`core/ledger core/state`), nil},

@@ -97,6 +97,7 @@ type Controller struct {
 
 	// Rounds alone use what follows. known is what is known of requests, by name.
 	known map[string]*request
+	held  held
 	begun time.Time // when the first round was
 	next  string    // the request at which the next round begins; "" is the first
 	// revoked is when revoke looked last, and broken has when a node was first seen not to keep what it has promised, or
@@ -181,7 +182,7 @@ func (c *Controller) Run(ctx context.Context) {
 		WatchFuncWithContext: c.requests.Watch,
 	}
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{ListerWatcher: lw,
-		ObjectType: &provisioning.Request{}, Handler: cache.ResourceEventHandlerFuncs{
+		ObjectType: &provisioning.Request{}, Transform: without, Handler: cache.ResourceEventHandlerFuncs{
 			// Updates are nearly always this controller's own.
 			AddFunc: func(any) { c.Kick() }, DeleteFunc: func(any) { c.Kick() }}})
 	c.store, c.ready = store, informer.HasSynced
@@ -222,6 +223,7 @@ func (c *Controller) round(ctx context.Context) {
 	list := c.list()
 	left := c.keeper.Left()
 	c.forget(list, left)
+	c.weigh(list)
 	var open []*request
 	all := true
 	for _, r := range list {

@@ -119,7 +119,9 @@ func (c *Controller) claiming(ctx context.Context, p *v1.Pod, specs *claimSpecs)
 	case len(p.Spec.ResourceClaims) > maxClaims:
 		return nil, invalid{fmt.Errorf("a pod has %d claims of devices, at most %d", len(p.Spec.ResourceClaims), maxClaims)}
 	}
-	out := &Claiming{Pod: p.DeepCopy()}
+	with := *p // it shares all but its claims
+	with.Spec.ResourceClaims = slices.Clone(p.Spec.ResourceClaims)
+	out := &Claiming{Pod: &with}
 	out.Pod.UID = types.UID("kept " + p.Namespace + "/" + p.Name)
 	for i := range out.Pod.Spec.ResourceClaims {
 		x := &out.Pod.Spec.ResourceClaims[i]

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -44,11 +45,13 @@ type request struct {
 	// again is when the templates are read again, wait after the last time.
 	again time.Time
 	wait  time.Duration
-	// fetched has PodTemplates that were fetched ahead, by name, and specs the ResourceClaimTemplates that they name.
+	// fetched has the pods of PodTemplates that were fetched ahead, by name, and specs the ResourceClaimTemplates that
+	// they name.
 	fetched map[string]fetched
 	specs   claimSpecs
-	// sets are the pods, once the templates were read.
-	sets []set
+	// sets are the pods, once the templates were read, and weight what these take of the memory.
+	sets   []set
+	weight int
 	// first are the pods that have their turn before it, once the templates were read.
 	first []provisioning.First
 	// said is when the last message was written.
@@ -77,6 +80,7 @@ type set struct {
 	kind  [sha256.Size]byte // equal for pods that get the same devices on the same nodes
 	promise.Pod
 	claiming *Claiming    // nil if no devices have to be kept
+	weight   int          // of pod
 	want     *whatif.Want // in the search of this round
 }
 
@@ -129,72 +133,90 @@ func (c *Controller) read(ctx context.Context, r *request) error {
 	if err != nil {
 		return invalid{err}
 	}
-	specs := r.specs
-	r.specs = claimSpecs{}
 	pods := 0
 	for _, s := range r.object.Spec.PodSets {
 		if pods += int(s.Count); s.Count < 1 || pods > provisioning.MaxPods {
 			return invalid{fmt.Errorf("the request has more than %d pods: split it", provisioning.MaxPods)}
 		}
 	}
-	var sets []set
-	foreign := 0
-	for _, s := range r.object.Spec.PodSets {
-		t, err := c.template(ctx, r, s.PodTemplateRef.Name)
-		if apierrors.IsNotFound(err) {
-			return noTemplate{fmt.Errorf("there is no PodTemplate %s", printable.Clip(s.PodTemplateRef.Name, 100))}
-		}
-		if err != nil {
-			return fmt.Errorf("read PodTemplate %s: %w", s.PodTemplateRef.Name, err)
-		}
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.object.Namespace, Name: s.PodTemplateRef.Name,
-			Labels: t.Template.Labels, Annotations: t.Template.Annotations}, Spec: *t.Template.Spec.DeepCopy()}
-		manifest.Default(p) // the API server gives templates no defaults
-		if _, known := c.cluster.Rules(p.Spec.SchedulerName); !known {
-			foreign++
-			continue
-		}
-		claiming, err := c.claiming(ctx, p, &specs)
-		if err != nil {
-			return fmt.Errorf("PodTemplate %s: %w", printable.Clip(s.PodTemplateRef.Name, 100), err)
-		}
-		x, err := judged(p)
-		if err != nil {
-			return invalid{fmt.Errorf("PodTemplate %s: %w", s.PodTemplateRef.Name, err)}
-		}
-		x.Set, x.Claimed = len(sets), claiming != nil
-		text, err := textOf(p, x)
-		if err != nil {
-			return invalid{err}
-		}
-		kind := sha256.Sum256([]byte(p.Spec.SchedulerName + " " + text + x.Claims))
-		sets = append(sets, set{pod: p, count: int(s.Count), text: text, kind: kind, Pod: x, claiming: claiming})
+	sets, weight, err := c.readSets(ctx, r)
+	if err != nil {
+		return err
 	}
-	switch {
-	case foreign > 0 && len(sets) > 0:
-		return invalid{errors.New("the PodTemplates name different schedulers, and none can keep room for all pods")}
-	case foreign > 0:
-		return errForeign
+	if err := c.held.room(r.object.Namespace, weight); err != nil {
+		return err
 	}
-	r.sets, r.first = sets, first
+	c.held.add(r.object.Namespace, weight)
+	r.sets, r.first, r.weight = sets, first, weight
 	return nil
 }
 
-// fetched is a template, or why there is none.
-type fetched struct {
-	template *v1.PodTemplate
-	err      error
+// readSets reads the templates of a request, each once. weight is what the sets take of the memory.
+func (c *Controller) readSets(ctx context.Context, r *request) (sets []set, weight int, err error) {
+	specs, foreign, known := r.specs, 0, map[string]*set{}
+	defer func() { r.fetched, r.specs = nil, claimSpecs{} }()
+	if len(r.object.Spec.PodSets) > maxSets {
+		return nil, 0, invalid{fmt.Errorf("the request has more than %d sets of pods: split it", maxSets)}
+	}
+	for _, s := range r.object.Spec.PodSets {
+		name := s.PodTemplateRef.Name
+		one, again := known[name]
+		if !again {
+			if one, err = c.readSet(ctx, r, name, &specs); err != nil {
+				return nil, 0, err
+			}
+			if known[name] = one; one != nil {
+				weight += one.weight
+			}
+		}
+		if one == nil {
+			foreign++
+			continue
+		}
+		x := *one
+		x.count, x.Set = int(s.Count), len(sets)
+		sets = append(sets, x)
+	}
+	switch {
+	case foreign > 0 && len(sets) > 0:
+		return nil, 0, invalid{errors.New("the PodTemplates name different schedulers, and none can keep room for all pods")}
+	case foreign > 0:
+		return nil, 0, errForeign
+	}
+	return sets, weight + claimWeight*specs.bytes, nil
 }
 
-// template returns a template of a request, which may have been fetched ahead.
-func (c *Controller) template(ctx context.Context, r *request, name string) (*v1.PodTemplate, error) {
-	if f, ahead := r.fetched[name]; ahead {
-		delete(r.fetched, name)
-		return f.template, f.err
+// readSet reads a template; nil if its pods are another scheduler's.
+func (c *Controller) readSet(ctx context.Context, r *request, name string, specs *claimSpecs) (*set, error) {
+	p, err := c.template(ctx, r, name)
+	bad, text := invalid{}, printable.Clip(name, 100)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, noTemplate{fmt.Errorf("there is no PodTemplate %s", text)}
+	case errors.As(err, &bad):
+		return nil, invalid{fmt.Errorf("PodTemplate %s: %w", text, bad.error)}
+	case err != nil:
+		return nil, fmt.Errorf("read PodTemplate %s: %w", text, err)
 	}
-	began := c.now()
-	defer func() { c.waited += c.now().Sub(began) }()
-	return c.cluster.Template(ctx, r.object.Namespace, name)
+	manifest.Default(p) // the API server gives templates no defaults
+	if _, known := c.cluster.Rules(p.Spec.SchedulerName); !known {
+		return nil, nil
+	}
+	claiming, err := c.claiming(ctx, p, specs)
+	if err != nil {
+		return nil, fmt.Errorf("PodTemplate %s: %w", text, err)
+	}
+	x, err := judged(p)
+	if err != nil {
+		return nil, invalid{fmt.Errorf("PodTemplate %s: %w", text, err)}
+	}
+	x.Claimed = claiming != nil
+	same, err := textOf(p, x)
+	if err != nil {
+		return nil, invalid{err}
+	}
+	kind := sha256.Sum256([]byte(p.Spec.SchedulerName + " " + same + x.Claims))
+	return &set{pod: p, text: same, kind: kind, Pod: x, claiming: claiming, weight: weight(p)}, nil
 }
 
 // Bounds of fetching ahead: the requests of a round, and how many are fetched at the same time.
@@ -217,10 +239,11 @@ func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
 	}
 	close(queue)
 	var all sync.WaitGroup
+	var ahead atomic.Int64
 	for range min(atOnce, len(queue)) {
 		all.Go(func() {
 			for r := range queue {
-				c.fetchFor(ctx, r)
+				c.fetchFor(ctx, r, &ahead)
 			}
 		})
 	}
@@ -228,23 +251,6 @@ func (c *Controller) fetch(ctx context.Context, open []*request) time.Duration {
 	took := c.now().Sub(began)
 	c.waited += took
 	return took
-}
-
-// fetchFor fetches templates of a request.
-func (c *Controller) fetchFor(ctx context.Context, r *request) {
-	r.fetched, r.specs = map[string]fetched{}, claimSpecs{}
-	for _, s := range r.object.Spec.PodSets[:min(len(r.object.Spec.PodSets), atOnce)] {
-		t, err := c.cluster.Template(ctx, r.object.Namespace, s.PodTemplateRef.Name)
-		if r.fetched[s.PodTemplateRef.Name] = (fetched{t, err}); err != nil || c.claims == nil {
-			continue
-		}
-		list := t.Template.Spec.ResourceClaims
-		for _, x := range list[:min(len(list), maxClaims)] {
-			if x.ResourceClaimTemplateName != nil { // an error is returned again when the claims are read
-				_, _ = r.specs.get(ctx, c.claims, r.object.Namespace, *x.ResourceClaimTemplateName)
-			}
-		}
-	}
 }
 
 // judged returns a pod as it is judged.
@@ -291,8 +297,8 @@ func (r *request) placesOf() (out []promise.Place, err error) {
 // restore keeps the places that the status of a request names. It returns false if it has to be called again.
 func (c *Controller) restore(ctx context.Context, r *request) bool {
 	err := c.read(ctx, r)
-	bad, missing := invalid{}, noTemplate{}
-	if err != nil && !errors.As(err, &bad) && !errors.As(err, &missing) {
+	bad, missing, full := invalid{}, noTemplate{}, crowded{}
+	if err != nil && !errors.As(err, &bad) && !errors.As(err, &missing) && !errors.As(err, &full) {
 		return errors.Is(err, errForeign)
 	}
 	var places []promise.Place
