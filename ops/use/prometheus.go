@@ -3,6 +3,7 @@ package use
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,12 +28,46 @@ type Prometheus struct {
 // NewPrometheus returns a client of the Prometheus server at an address. It sends no credentials and follows no
 // redirects.
 func NewPrometheus(address string, now func() time.Time) (*Prometheus, error) {
-	c, err := api.NewClient(api.Config{Address: address, Client: &http.Client{Timeout: maxScrape,
+	c, err := api.NewClient(api.Config{Address: address, Client: &http.Client{Timeout: maxScrape, Transport: bounded{},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
 	if err != nil {
 		return nil, fmt.Errorf("address of Prometheus %q: %w", address, err)
 	}
 	return &Prometheus{prometheus.NewAPI(c), now}, nil
+}
+
+// maxAnswer bounds an answer in bytes: its numbers are those that nodes have sent.
+const maxAnswer = 16 << 20
+
+// bounded reads no more than maxAnswer bytes of an answer.
+type bounded struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := api.DefaultRoundTripper.RoundTrip(r)
+	if err == nil {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{&most{res.Body, maxAnswer}, res.Body}
+	}
+	return res, err
+}
+
+// most is a reader that fails after left bytes.
+type most struct {
+	io.Reader
+	left int
+}
+
+// Read implements io.Reader.
+func (m *most) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	n, err := m.Reader.Read(p[:min(len(p), m.left)])
+	m.left -= n
+	return n, err
 }
 
 // question is a query. over is the length of the time line that it asks for; 0 asks only for the present numbers. add

@@ -55,3 +55,28 @@ func TestPrometheus(t *testing.T) {
 		t.Errorf("without Prometheus: %+v", gone)
 	}
 }
+
+// A server that has more numbers than any node is not read to the end.
+func TestAnAnswerOfPrometheusThatIsTooLong(t *testing.T) {
+	sent := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		const one = `{"metric":{},"values":[[1000000000,"1"]]},`
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[`)
+		part := []byte(strings.Repeat(one, 1_000))
+		for sent < 4*maxAnswer {
+			n, err := w.Write(part)
+			if sent += n; err != nil {
+				return
+			}
+		}
+		fmt.Fprint(w, strings.TrimSuffix(one, ",")+`]}}`)
+	}))
+	defer s.Close()
+	p, err := NewPrometheus(s.URL, func() time.Time { return time.Unix(1e9, 0) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.Node(t.Context(), "n", ""); !strings.Contains(got.Problem, "longer than") || len(got.Samples) != 0 {
+		t.Errorf("the answer is %.300q", got.Problem)
+	}
+}

@@ -1,13 +1,17 @@
 package use
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -22,6 +26,9 @@ import (
 // Bounds on a node's metrics.
 const (
 	maxText   = 16 << 20 // bytes
+	maxLine   = 16 << 10 // bytes of a line
+	maxLines  = 200_000  // lines with numbers that are read
+	maxPart   = 1 << 20  // bytes that are decoded at a time
 	maxLabel  = 253      // bytes of a name
 	maxList   = 4096     // bytes of a list of NUMA nodes
 	maxNUMAs  = 64
@@ -52,37 +59,87 @@ func newReading(at time.Time) *reading {
 		containers: map[name]*container{}}
 }
 
-// parse reads the metrics of an agent. It returns an error if the text is faulty or too long. It ignores other
-// metrics, and numbers out of bounds.
-func parse(text io.Reader, at time.Time) (*reading, error) {
-	p := expfmt.NewTextParser(model.UTF8Validation)
+// parse reads the metrics of an agent. It returns an error if the text is too long, or a line that it reads is faulty.
+// It ignores other metrics, and numbers out of bounds. A node may send anything, so only a part of the lines is decoded
+// at a time, and only by whoever has the turn.
+func parse(text io.Reader, at time.Time, turn sync.Locker) (*reading, error) {
 	limited := &io.LimitedReader{R: text, N: maxText}
-	families, err := p.TextToMetricFamilies(limited)
-	switch {
-	case limited.N <= 0:
-		return nil, fmt.Errorf("the agent's metrics are longer than %d bytes", maxText)
-	case err != nil:
-		return nil, fmt.Errorf("read the agent's metrics: %w", err)
+	in, r, lines := bufio.NewReaderSize(limited, maxLine), newReading(at), 0
+	var part bytes.Buffer
+	for {
+		line, err := in.ReadSlice('\n')
+		if limited.N <= 0 {
+			return nil, fmt.Errorf("the agent's metrics are longer than %d bytes", maxText)
+		}
+		if wanted(line) {
+			if lines++; lines > maxLines || errors.Is(err, bufio.ErrBufferFull) {
+				return nil, fmt.Errorf("the agent's metrics have more than %d lines, or a line of more than %d bytes", maxLines,
+					maxLine)
+			}
+			part.Write(line)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line of another metric
+			_, err = in.ReadSlice('\n')
+		}
+		end := errors.Is(err, io.EOF)
+		if part.Len() > maxPart || end {
+			if err := r.addLines(&part, turn); err != nil {
+				return nil, fmt.Errorf("read the agent's metrics: %w", err)
+			}
+		}
+		if end {
+			return r, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the agent's metrics: %w", err)
+		}
 	}
-	r := newReading(at)
-	for _, f := range []struct {
-		name string
-		add  func(labels map[string]string, v float64)
-	}{
-		{"numa_node_cpu_busy_seconds_total", func(l map[string]string, v float64) { numa(r.busy, l, v) }},
-		{"numa_node_memory_used_bytes", func(l map[string]string, v float64) { numa(r.used, l, int64(v)) }},
-		{"numa_node_memory_unused_bytes", func(l map[string]string, v float64) { numa(r.unused, l, int64(v)) }},
-		{"tenon_container_cpu_seconds_total", r.cpu},
-		{"tenon_container_memory_numa_bytes", r.addMemory},
-		{"tenon_container_memory_remote_ratio", r.remote},
-	} {
+}
+
+// series are what is read of an agent's metrics.
+var series = []struct {
+	name string
+	add  func(r *reading, labels map[string]string, v float64)
+}{
+	{"numa_node_cpu_busy_seconds_total", func(r *reading, l map[string]string, v float64) { numa(r.busy, l, v) }},
+	{"numa_node_memory_used_bytes", func(r *reading, l map[string]string, v float64) { numa(r.used, l, int64(v)) }},
+	{"numa_node_memory_unused_bytes", func(r *reading, l map[string]string, v float64) { numa(r.unused, l, int64(v)) }},
+	{"tenon_container_cpu_seconds_total", (*reading).cpu},
+	{"tenon_container_memory_numa_bytes", (*reading).addMemory},
+	{"tenon_container_memory_remote_ratio", (*reading).remote},
+}
+
+// wanted reports whether a line has a number that is read.
+func wanted(line []byte) bool {
+	for _, m := range series {
+		if rest, is := bytes.CutPrefix(line, []byte(m.name)); is && len(rest) > 0 && rest[0] == '{' {
+			return true
+		}
+	}
+	return false
+}
+
+// addLines adds the numbers of some lines, and takes these.
+func (r *reading) addLines(lines *bytes.Buffer, turn sync.Locker) error {
+	turn.Lock()
+	defer turn.Unlock()
+	if n := lines.Len(); n > 0 && lines.Bytes()[n-1] != '\n' {
+		lines.WriteByte('\n')
+	}
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := p.TextToMetricFamilies(lines)
+	if err != nil {
+		return err
+	}
+	lines.Reset()
+	for _, f := range series {
 		for _, m := range families[f.name].GetMetric() {
 			if v := value(m); v >= 0 && v <= maxNumber {
-				f.add(labels(m), v)
+				f.add(r, labels(m), v)
 			}
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // value returns the number of a series, or NaN if it has none.
@@ -151,7 +208,7 @@ func (r *reading) cpu(labels map[string]string, v float64) {
 func (r *reading) addMemory(labels map[string]string, v float64) {
 	if c := r.container(labels); c != nil {
 		id, _ := strconv.ParseInt(labels["numa_node"], 10, 32)
-		numa(c.memory, labels, c.memory[int32(id)]+int64(v))
+		numa(c.memory, labels, min(c.memory[int32(id)]+int64(v), maxNumber))
 	}
 }
 

@@ -35,6 +35,9 @@ type Timelines struct {
 	scrape Scrape
 	now    func() time.Time
 
+	// decoding is held while metrics are decoded, for one node at a time.
+	decoding sync.Mutex
+
 	mu  sync.Mutex
 	all map[string]*line
 }
@@ -125,7 +128,7 @@ func (t *Timelines) scraped(ctx context.Context, node string) (*reading, error) 
 		return nil, err
 	}
 	defer text.Close()
-	return parse(text, t.now())
+	return parse(text, t.now(), &t.decoding)
 }
 
 // forget drops the samples and the reading from before a time.

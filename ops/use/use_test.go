@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,18 +132,40 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 
 func TestReadingsThatAreNone(t *testing.T) {
 	at := time.Unix(1e9, 0)
-	for _, text := range []string{"{", "x{y=", strings.Repeat("# x\n", maxText/4+1)} {
-		if _, err := parse(strings.NewReader(text), at); err == nil {
+	for _, text := range []string{"numa_node_memory_used_bytes{", `numa_node_memory_used_bytes{numa_node="0"} x` + "\n",
+		strings.Repeat("# x\n", maxText/4+1), strings.Repeat(`tenon_container_cpu_seconds_total{} 1`+"\n", maxLines+1),
+		`numa_node_memory_used_bytes{numa_node="` + strings.Repeat("0", maxLine) + "\"} 1\n"} {
+		if _, err := parse(strings.NewReader(text), at, &sync.Mutex{}); err == nil {
 			t.Errorf("%.20q is accepted", text)
 		}
 	}
-	for _, text := range []string{"", "go_goroutines 12\n", `numa_node_memory_used_bytes{numa_node="-1"} 5` + "\n",
+	for _, text := range []string{"", "go_goroutines 12\n", "{", "x{y=", strings.Repeat("x", 3*maxLine), `numa_node_memory_used_bytes{numa_node="-1"} 5` + "\n",
 		`numa_node_memory_used_bytes{numa_node="0"} NaN` + "\n", `numa_node_memory_used_bytes{numa_node="0"} +Inf` + "\n",
 		`tenon_container_memory_remote_ratio{pod="p"} 1` + "\n"} {
-		r, err := parse(strings.NewReader(text), at)
+		r, err := parse(strings.NewReader(text), at, &sync.Mutex{})
 		if err != nil || r.problem() == "" || len(r.since(nil).sample().NUMAs) != 0 {
 			t.Errorf("%q: %+v, error %v", text, r, err)
 		}
+	}
+}
+
+// However many series of others a node sends, they are not decoded. What is decoded is added up within bounds.
+func TestReadingsOfManySeries(t *testing.T) {
+	var before, after runtime.MemStats
+	text := strings.NewReader(strings.Repeat("a 1\n", maxText/4-1))
+	runtime.ReadMemStats(&before)
+	_, err := parse(text, time.Unix(1e9, 0), &sync.Mutex{})
+	if runtime.ReadMemStats(&after); err != nil || after.TotalAlloc-before.TotalAlloc > 10<<20 {
+		t.Errorf("%d bytes are allocated for %d lines: %v", after.TotalAlloc-before.TotalAlloc, maxText/4, err)
+	}
+	const line = `tenon_container_memory_numa_bytes{namespace="n",pod="p",container="c",numa_node="0",kind="%d"} %d` + "\n"
+	var b strings.Builder
+	for i := range 2 * maxPart / len(line) {
+		fmt.Fprintf(&b, line, i, int64(maxNumber))
+	}
+	r, err := parse(strings.NewReader(b.String()), time.Unix(1e9, 0), &sync.Mutex{})
+	if err != nil || r.containers[name{"n", "p", "c"}].memory[0] != maxNumber {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
@@ -168,11 +192,11 @@ func FuzzReading(f *testing.F) {
 	f.Add(metrics(1, 2), metrics(3, 1))
 	f.Add(`numa_node_memory_used_bytes{numa_node="0"} 1e300`, "")
 	f.Fuzz(func(t *testing.T, one, two string) {
-		last, err := parse(strings.NewReader(one), time.Unix(1e9, 0))
+		last, err := parse(strings.NewReader(one), time.Unix(1e9, 0), &sync.Mutex{})
 		if err != nil {
 			return
 		}
-		now, err := parse(strings.NewReader(two), time.Unix(1e9+1, 0))
+		now, err := parse(strings.NewReader(two), time.Unix(1e9+1, 0), &sync.Mutex{})
 		if err != nil {
 			return
 		}
