@@ -126,6 +126,24 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 	for _, uid := range slices.Sorted(maps.Keys(have)) {
 		out += fmt.Sprintf("managers: %s %v\n", uid, have[uid])
 	}
+	return out + r.countedEnds(node)
+}
+
+// countedEnds returns the pods that kube-scheduler counts on a node although they are gone or have ended.
+func (r *run) countedEnds(node string) (out string) {
+	info := r.tenon.Kube.Cache.Dump().Nodes[node]
+	if info == nil {
+		return "kube-scheduler does not know it\n"
+	}
+	lives, _ := r.record.all()
+	for _, p := range info.Pods {
+		at := slices.IndexFunc(lives, func(l life) bool { return l.pod.UID == p.GetPod().UID })
+		if at < 0 || lives[at].over() {
+			pod := p.GetPod()
+			out += fmt.Sprintf("kube-scheduler counts pod %s %s (%s), deleted %v\n", pod.Name, pod.UID, pod.Status.Phase,
+				pod.DeletionTimestamp)
+		}
+	}
 	return out
 }
 

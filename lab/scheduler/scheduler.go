@@ -21,6 +21,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	kubescheduler "k8s.io/kubernetes/pkg/scheduler"
 
 	"github.com/tenon-numa/tenon/api/v1alpha1"
 	"github.com/tenon-numa/tenon/core/state"
@@ -81,6 +82,8 @@ profiles:
 type Running struct {
 	// Shared has the scheduler's ledger; nil if no profile has Tenon.
 	Shared *plugin.Shared
+	// Kube is the kube-scheduler itself.
+	Kube *kubescheduler.Scheduler
 	// Metrics and Inspection are URLs; only [StartServed] sets them.
 	Metrics, Inspection string
 
@@ -128,12 +131,12 @@ func StartObserved(dir, kubeconfig, profiles string, o Observer) (*Running, erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	run, shared, err := prepare(ctx, opts, HasTenon(profiles), o)
+	r := &Running{cancel: cancel, done: make(chan struct{})}
+	run, err := r.prepare(ctx, opts, HasTenon(profiles), o)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	r := &Running{Shared: shared, cancel: cancel, done: make(chan struct{})}
 	r.begin(ctx, run)
 	return r, nil
 }
@@ -171,7 +174,8 @@ func StartServed(dir, kubeconfig, profiles string) (*Running, error) {
 		cancel()
 		return nil, errors.Join(err, l.Close())
 	}
-	r := &Running{Shared: s.Shared, Metrics: "https://" + l.Addr().String() + "/metrics",
+	_, kube := s.Parts()
+	r := &Running{Shared: s.Shared, Kube: kube, Metrics: "https://" + l.Addr().String() + "/metrics",
 		Inspection: "https://" + inspection.String() + inspect.Prefix, cancel: cancel, done: make(chan struct{})}
 	r.begin(ctx, s.Run)
 	return r, nil
@@ -215,28 +219,28 @@ func newOptions(file string) (*options.Options, error) {
 	return opts, nil
 }
 
-// prepare sets a scheduler up and returns the function that runs it. The second result is nil if tenon is false.
-func prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
-	func(context.Context) error, *plugin.Shared, error) {
+// prepare sets a scheduler up and returns the function that runs it.
+func (r *Running) prepare(ctx context.Context, opts *options.Options, tenon bool, o Observer) (
+	func(context.Context) error, error) {
 	configz.Delete("componentconfig") // a process-wide name; an earlier scheduler leaves it registered
 	if tenon {
 		s, err := server.Prepare(ctx, opts, o.Outcome)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if err := o.observe(s); err != nil {
-			return nil, nil, err
-		}
-		return s.Run, s.Shared, nil
+		r.Shared = s.Shared
+		_, r.Kube = s.Parts()
+		return s.Run, o.observe(s)
 	}
 	cc, s, err := app.Setup(ctx, opts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up scheduler: %w", err)
+		return nil, fmt.Errorf("set up scheduler: %w", err)
 	}
+	r.Kube = s
 	return func(ctx context.Context) error {
 		configz.Delete("componentconfig")
 		return app.Run(ctx, cc, s)
-	}, nil, nil
+	}, nil
 }
 
 // observe calls o.Delivered for pods, layouts and their bases. It observes the same informers as the scheduler's own
