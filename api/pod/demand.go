@@ -21,8 +21,9 @@ const (
 	AlignAnnotation  = "tenon.sh/align"
 	IgnoreAnnotation = "tenon.sh/align-ignore"
 
-	volcanoPolicy   = "volcano.sh/numa-topology-policy"
-	koordinatorSpec = "scheduling.koordinator.sh/numa-topology-spec"
+	// VolcanoPolicy and KoordinatorSpec are the annotations of other schedulers that state a demand.
+	VolcanoPolicy   = "volcano.sh/numa-topology-policy"
+	KoordinatorSpec = "scheduling.koordinator.sh/numa-topology-spec"
 )
 
 // Bounds on a list of names.
@@ -176,7 +177,7 @@ func shared(p *v1.Pod, name string) bool {
 
 // policy reads the policy of the first annotation that the pod has; set is false if no annotation names a policy.
 func policy(p *v1.Pod) (policy place.Policy, set bool, err error) {
-	for _, name := range [...]string{PolicyAnnotation, volcanoPolicy} {
+	for _, name := range [...]string{PolicyAnnotation, VolcanoPolicy} {
 		if value, ok := p.Annotations[name]; ok {
 			policy, known := place.ParsePolicy(value)
 			if !known {
@@ -185,7 +186,7 @@ func policy(p *v1.Pod) (policy place.Policy, set bool, err error) {
 			return policy, true, nil
 		}
 	}
-	if value, ok := p.Annotations[koordinatorSpec]; ok {
+	if value, ok := p.Annotations[KoordinatorSpec]; ok {
 		return koordinator(p, value)
 	}
 	return place.None, false, nil
@@ -199,10 +200,10 @@ func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err er
 		Exclusive string `json:"singleNUMANodeExclusive"`
 	}
 	if err := json.Unmarshal([]byte(value), &spec); err != nil || spec == nil {
-		return place.None, true, unknown(p, koordinatorSpec, value, "a JSON object with numaTopologyPolicy")
+		return place.None, true, unknown(p, KoordinatorSpec, value, "a JSON object with numaTopologyPolicy")
 	}
 	if spec.Exclusive != "" && spec.Exclusive != "Preferred" {
-		return place.None, true, unknown(p, koordinatorSpec+": singleNUMANodeExclusive", spec.Exclusive, "Preferred")
+		return place.None, true, unknown(p, KoordinatorSpec+": singleNUMANodeExclusive", spec.Exclusive, "Preferred")
 	}
 	switch spec.Policy {
 	case "":
@@ -214,7 +215,7 @@ func koordinator(p *v1.Pod, value string) (policy place.Policy, set bool, err er
 	case "SingleNUMANode":
 		return place.SingleNUMA, true, nil
 	}
-	return place.None, true, unknown(p, koordinatorSpec+": numaTopologyPolicy", spec.Policy,
+	return place.None, true, unknown(p, KoordinatorSpec+": numaTopologyPolicy", spec.Policy,
 		"one of BestEffort, Restricted, SingleNUMANode")
 }
 

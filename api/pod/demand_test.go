@@ -23,14 +23,14 @@ func TestDemand(t *testing.T) {
 		"policy and scope": {notes{PolicyAnnotation: "restricted", ScopeAnnotation: "pod"},
 			place.Demand{Policy: place.Restricted, Scope: place.PerPod}},
 		"asks for nothing": {notes{PolicyAnnotation: "none"}, place.Demand{}},
-		"Volcano":          {notes{volcanoPolicy: "best-effort"}, place.Demand{Policy: place.BestEffort}},
-		"Volcano and a scope": {notes{volcanoPolicy: "restricted", ScopeAnnotation: "pod"},
+		"Volcano":          {notes{VolcanoPolicy: "best-effort"}, place.Demand{Policy: place.BestEffort}},
+		"Volcano and a scope": {notes{VolcanoPolicy: "restricted", ScopeAnnotation: "pod"},
 			place.Demand{Policy: place.Restricted, Scope: place.PerPod}},
-		"Koordinator": {notes{koordinatorSpec: `{"numaTopologyPolicy":"SingleNUMANode"}`},
+		"Koordinator": {notes{KoordinatorSpec: `{"numaTopologyPolicy":"SingleNUMANode"}`},
 			place.Demand{Policy: place.SingleNUMA}},
-		"Koordinator, nothing": {notes{koordinatorSpec: `{}`}, place.Demand{}},
+		"Koordinator, nothing": {notes{KoordinatorSpec: `{}`}, place.Demand{}},
 		"Koordinator, a preference": {
-			notes{koordinatorSpec: `{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}`},
+			notes{KoordinatorSpec: `{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}`},
 			place.Demand{Policy: place.Restricted}},
 		"resources": {notes{AlignAnnotation: "cpu,acme.com/gpu", PolicyAnnotation: "restricted"},
 			place.Demand{Policy: place.Restricted, Align: "acme.com/gpu,cpu"}},
@@ -38,12 +38,12 @@ func TestDemand(t *testing.T) {
 			place.Demand{Policy: place.SingleNUMA, Scope: place.PerPod, Align: "cpu,memory"}},
 		"all but resources": {notes{IgnoreAnnotation: "memory"},
 			place.Demand{Policy: place.SingleNUMA, Ignore: "memory"}},
-		"Volcano and resources": {notes{volcanoPolicy: "restricted", AlignAnnotation: "cpu"},
+		"Volcano and resources": {notes{VolcanoPolicy: "restricted", AlignAnnotation: "cpu"},
 			place.Demand{Policy: place.Restricted, Align: "cpu"}},
 		"Koordinator and resources": {
-			notes{koordinatorSpec: `{"singleNUMANodeExclusive":"Preferred"}`, AlignAnnotation: "cpu"},
+			notes{KoordinatorSpec: `{"singleNUMANodeExclusive":"Preferred"}`, AlignAnnotation: "cpu"},
 			place.Demand{Policy: place.SingleNUMA, Align: "cpu"}},
-		"own goes before aliases": {notes{PolicyAnnotation: "none", volcanoPolicy: "restricted", koordinatorSpec: "{"},
+		"own goes before aliases": {notes{PolicyAnnotation: "none", VolcanoPolicy: "restricted", KoordinatorSpec: "{"},
 			place.Demand{}},
 	} {
 		p := podtest.Pod("p", podtest.Exact("c", "cpu=2 memory=1Ki acme.com/gpu=1"))
@@ -94,15 +94,15 @@ func TestDemandsThatAreNotUnderstoodAreErrors(t *testing.T) {
 		{PolicyAnnotation, " restricted", `unknown value " restricted"`},
 		{ScopeAnnotation, "", `annotation tenon.sh/numa-scope: unknown value "": want one of container, pod`},
 		{ScopeAnnotation, "node", `annotation tenon.sh/numa-scope: unknown value "node"`},
-		{volcanoPolicy, "", `annotation volcano.sh/numa-topology-policy: unknown value ""`},
-		{volcanoPolicy, "strict", `unknown value "strict"`},
-		{koordinatorSpec, "",
+		{VolcanoPolicy, "", `annotation volcano.sh/numa-topology-policy: unknown value ""`},
+		{VolcanoPolicy, "strict", `unknown value "strict"`},
+		{KoordinatorSpec, "",
 			`annotation scheduling.koordinator.sh/numa-topology-spec: unknown value "": want a JSON object with numaTopologyPolicy`},
-		{koordinatorSpec, "null", `unknown value "null"`},
-		{koordinatorSpec, "[]", `unknown value "[]"`},
-		{koordinatorSpec, `{"numaTopologyPolicy":"single-numa-node"}`,
+		{KoordinatorSpec, "null", `unknown value "null"`},
+		{KoordinatorSpec, "[]", `unknown value "[]"`},
+		{KoordinatorSpec, `{"numaTopologyPolicy":"single-numa-node"}`,
 			`numa-topology-spec: numaTopologyPolicy: unknown value "single-numa-node"`},
-		{koordinatorSpec, `{"singleNUMANodeExclusive":"Required"}`,
+		{KoordinatorSpec, `{"singleNUMANodeExclusive":"Required"}`,
 			`singleNUMANodeExclusive: unknown value "Required"`},
 		{AlignAnnotation, "",
 			`annotation tenon.sh/align: "" is not a resource that the pod can get of its own: let the pod ask for it, ` +
@@ -154,7 +154,7 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 	}{
 		{burstable, notes{PolicyAnnotation: "restricted"},
 			"demands restricted, and no node can give it CPUs, memory or devices of its own"},
-		{burstable, notes{volcanoPolicy: "single-numa-node"}, "demands single-numa-node, and no node"},
+		{burstable, notes{VolcanoPolicy: "single-numa-node"}, "demands single-numa-node, and no node"},
 		{burstable, notes{PolicyAnnotation: "best-effort"}, ""},
 		{devices, notes{PolicyAnnotation: "restricted"}, ""},
 		{devices, notes{AlignAnnotation: "acme.com/gpu"}, ""},
@@ -171,7 +171,7 @@ func TestDemandsThatNoNodeCanSatisfyAreErrors(t *testing.T) {
 			"annotations tenon.sh/align and tenon.sh/align-ignore are both there"},
 		{whole, notes{AlignAnnotation: "cpu", PolicyAnnotation: "none"},
 			"annotation tenon.sh/align: the pod's policy is none, which demands nothing"},
-		{whole, notes{IgnoreAnnotation: "cpu", koordinatorSpec: `{"numaTopologyPolicy":"BestEffort"}`},
+		{whole, notes{IgnoreAnnotation: "cpu", KoordinatorSpec: `{"numaTopologyPolicy":"BestEffort"}`},
 			"the pod's policy is best-effort"},
 	} {
 		c.pod.Annotations = c.notes
@@ -190,8 +190,8 @@ func FuzzDemand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, policy, scope, volcano, koordinator, align string) {
 		for _, notes := range []map[string]string{
 			{PolicyAnnotation: policy, ScopeAnnotation: scope},
-			{volcanoPolicy: volcano, ScopeAnnotation: scope},
-			{koordinatorSpec: koordinator},
+			{VolcanoPolicy: volcano, ScopeAnnotation: scope},
+			{KoordinatorSpec: koordinator},
 			{AlignAnnotation: align},
 			{IgnoreAnnotation: align, PolicyAnnotation: policy},
 		} {

@@ -113,7 +113,10 @@ func clip(s string) string { return strings.Clone(printable.Clip(s, maxText)) }
 // keptAnnotations are annotations of other programs that decide something.
 var keptAnnotations = []string{v1.MirrorPodAnnotationKey, apipod.ConsumeAnnotation, apipod.ClassAnnotation,
 	apipod.SafeToEvict, apipod.VolcanoGroup, apipod.KoordinatorGang, apipod.YuniKornGroup,
-	apipod.JobSetExclusive}
+	apipod.JobSetExclusive, apipod.VolcanoPolicy, apipod.KoordinatorSpec}
+
+// katalyst begins the names of annotations that package stage names in a warning, whatever their values.
+const katalyst = "katalyst.kubewharf.io/"
 
 // trimMeta keeps names, versions, times, labels, the controller, Tenon's annotations and some of others.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
@@ -125,6 +128,9 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 				out.Annotations = map[string]string{}
 			}
 			out.Annotations[key] = clip(value)
+		}
+		if strings.HasPrefix(key, katalyst) {
+			metav1.SetMetaDataAnnotation(&out, key, "")
 		}
 	}
 	if o := metav1.GetControllerOfNoCopy(m); o != nil {

@@ -2,7 +2,11 @@ package live
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,6 +47,35 @@ func TestMarksThatKeepPodsAreKept(t *testing.T) {
 		apipod.MoveCostAnnotation: "7"}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(in)}}
 	p.Annotations["example.com/secret"] = "s3cret"
+	if got := trimPod(p).Annotations; !maps.Equal(got, in) {
+		t.Errorf("kept %v, want %v", got, in)
+	}
+}
+
+// Annotations that package pod reads decide in the console as they do in the scheduler, and a warning names Katalyst's.
+func TestAnnotationsThatDecideAreKept(t *testing.T) {
+	files, err := filepath.Glob("../../api/pod/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := regexp.MustCompile(`"([a-z0-9.-]+\.[a-z0-9]+/[A-Za-z0-9._-]+)"`)
+	label := "scheduling.x-k8s.io/pod-group" // labels are kept
+	in := map[string]string{v1.MirrorPodAnnotationKey: "x", "katalyst.kubewharf.io/qos_level": ""}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range key.FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasSuffix(file, "_test.go") && m[1] != label {
+				in[m[1]] = "x"
+			}
+		}
+	}
+	if _, read := in["volcano.sh/numa-topology-policy"]; !read || len(in) < 15 {
+		t.Errorf("package pod reads %v", in)
+	}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in}}
 	if got := trimPod(p).Annotations; !maps.Equal(got, in) {
 		t.Errorf("kept %v, want %v", got, in)
 	}

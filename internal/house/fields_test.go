@@ -33,7 +33,7 @@ var keys = map[string]string{
 	"podapi.KoordinatorGang":         "gang.scheduling.koordinator.sh/name",
 	"about":                          "tenon.sh/align",
 	"annotation":                     "tenon.sh/align-ignore",
-	"koordinatorSpec":                "scheduling.koordinator.sh/numa-topology-spec",
+	"KoordinatorSpec":                "scheduling.koordinator.sh/numa-topology-spec",
 	"StrategyAnnotation":             "tenon.sh/scoring-strategy",
 	"strategyAnnotation":             "tenon.sh/scoring-strategy",
 	"report.LogAnnotation":           "tenon.sh/log-level",
