@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/summary"
@@ -21,26 +23,44 @@ import (
 // Bounds of a pod's history.
 const (
 	maxEvents  = 500     // events to read
+	maxFailed  = 20      // events about attempts to schedule the pod
 	maxHistory = 100     // decisions
 	maxMessage = 2 << 10 // bytes of a message
+	// maxEventBytes bounds what is read of events: whoever may create an event may write a megabyte into it.
+	maxEventBytes = 4 << 20
 )
+
+// eventsOf returns events of a namespace, or of all if the namespace is "".
+func (r *Reader) eventsOf(ctx context.Context, namespace string, limit int64, of fields.Set) ([]v1.Event, error) {
+	list, err := r.cluster.Events.In(namespace).ListWithin(ctx, metav1.ListOptions{Limit: limit,
+		FieldSelector: of.String()}, maxEventBytes)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
 
 // History reads the decisions of schedulers and kubelets on the pods that have or had this name. If the identity may
 // not list events, the result has no decisions, and Problem has the reason.
 func (r *Reader) History(ctx context.Context, namespace, name string) (document.PodHistory, error) {
 	out := document.PodHistory{Kind: "PodHistory", Namespace: namespace, Name: name, Source: "events",
 		Decisions: []document.PastDecision{}}
-	events, err := r.cluster.Events.In(namespace).List(ctx, metav1.ListOptions{Limit: maxEvents, FieldSelector: fields.Set{
-		"involvedObject.kind": "Pod", "involvedObject.name": name}.String()})
-	if apierrors.IsForbidden(err) {
+	events, err := r.eventsOf(ctx, namespace, maxEvents, fields.Set{"involvedObject.kind": "Pod",
+		"involvedObject.name": name})
+	switch {
+	case apierrors.IsForbidden(err):
 		out.Problem = "you may not list events in namespace " + namespace
+		return out, nil
+	case errors.Is(err, objects.ErrTooLarge):
+		out.Problem = fmt.Sprintf("the pod's events have more than %d bytes, which schedulers and kubelets do not write",
+			maxEventBytes)
 		return out, nil
 	}
 	if err != nil {
 		return out, fmt.Errorf("list events of pod %s/%s: %w", namespace, name, err)
 	}
-	for i := range events.Items {
-		if d, ok := decisionIn(&events.Items[i]); ok {
+	for i := range events {
+		if d, ok := decisionIn(&events[i]); ok {
 			out.Decisions = append(out.Decisions, d)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/api/objects"
+	"github.com/tenon-numa/tenon/core/printable"
 )
 
 // This file computes what the API server shows about the scheduling of a pod without a node: which scheduler it
@@ -25,24 +28,24 @@ import (
 // Scheduling returns how far the scheduling of a pod without a node has come. pods are all pods of the cluster.
 // Events or leases that the identity may not read are no error; they may leave the state open as NotKnown.
 func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (document.Scheduling, error) {
-	events, err := r.cluster.Events.In(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
-		"involvedObject.uid": string(pod.UID), "reason": failedScheduling}.String()})
-	if apierrors.IsForbidden(err) {
+	events, err := r.eventsOf(ctx, pod.Namespace, maxFailed, fields.Set{"involvedObject.uid": string(pod.UID),
+		"reason": failedScheduling})
+	switch {
+	case apierrors.IsForbidden(err):
 		return scheduling(pod, pods, nil, nil), nil
-	}
-	if err != nil {
+	case errors.Is(err, objects.ErrTooLarge): // no scheduler's
+	case err != nil:
 		return document.Scheduling{}, fmt.Errorf("list events of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	// The API server matches the field "source" with the component of an old event and the controller of a new one.
-	written, err := r.cluster.Events.List(ctx, metav1.ListOptions{Limit: 1,
-		FieldSelector: fields.Set{"source": pod.Spec.SchedulerName}.String()})
+	written, err := r.eventsOf(ctx, "", 1, fields.Set{"source": pod.Spec.SchedulerName})
 	if apierrors.IsForbidden(err) {
-		return scheduling(pod, pods, events.Items, nil), nil
+		return scheduling(pod, pods, events, nil), nil
 	}
 	if err != nil {
 		return document.Scheduling{}, fmt.Errorf("list events of scheduler %s: %w", pod.Spec.SchedulerName, err)
 	}
-	active, known := len(written.Items) > 0, true
+	active, known := len(written) > 0, true
 	leases := []string{pod.Spec.SchedulerName}
 	if pod.Spec.SchedulerName == v1.DefaultSchedulerName {
 		leases = append(leases, kubeScheduler)
@@ -54,9 +57,9 @@ func (r *Reader) Scheduling(ctx context.Context, pod *v1.Pod, pods []Stored) (do
 		}
 	}
 	if !active && !known {
-		return scheduling(pod, pods, events.Items, nil), nil
+		return scheduling(pod, pods, events, nil), nil
 	}
-	out := scheduling(pod, pods, events.Items, &active)
+	out := scheduling(pod, pods, events, &active)
 	if out.State == document.Unseen {
 		if held, _ := r.leaseHeld(ctx, kubeScheduler); held {
 			out.Lease = metav1.NamespaceSystem + "/" + kubeScheduler
@@ -107,7 +110,7 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, active *bool) d
 	}
 	for i := range failures {
 		if at := lastSeen(&failures[i]); at.After(out.Tried) {
-			out.Tried, out.Message = at, cmp.Or(failures[i].Message, out.Message)
+			out.Tried, out.Message = at, cmp.Or(printable.Clip(failures[i].Message, maxMessage), out.Message)
 		}
 	}
 	refused := refusal(pod)
