@@ -210,11 +210,15 @@ func SetBooked(details map[string]string, set int, nodes []string, p *v1.Pod) er
 	return nil
 }
 
-// requesting returns the part of a pod that decides what it takes of a node.
+// requesting returns the part of a pod that decides what it takes of a node, and which scheduler keeps that. Its claims
+// are named only.
 func requesting(p *v1.Pod) *v1.Pod {
-	out := &v1.Pod{Spec: v1.PodSpec{Resources: p.Spec.Resources, Overhead: p.Spec.Overhead}}
+	out := &v1.Pod{Spec: v1.PodSpec{SchedulerName: p.Spec.SchedulerName, Resources: p.Spec.Resources,
+		ResourceClaims: p.Spec.ResourceClaims, Overhead: p.Spec.Overhead}}
 	for name, value := range p.Annotations {
-		if strings.Contains(name, "/") && !strings.HasPrefix(name, "kubectl.kubernetes.io/") && len(value) < 1024 {
+		own := strings.HasPrefix(name, "tenon.sh/")
+		short := strings.Contains(name, "/") && !strings.HasPrefix(name, "kubectl.kubernetes.io/") && len(value) < 1024
+		if own || short {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, name, value)
 		}
 	}

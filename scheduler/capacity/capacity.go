@@ -228,7 +228,12 @@ func (c *Controller) round(ctx context.Context) {
 	all := true
 	for _, r := range list {
 		c.hold(r)
-		all = c.settle(ctx, r, left) && all
+	}
+	turns := inTurn(list)
+	for i, r := range turns {
+		all = c.settle(ctx, r, left, turns[i:]) && all
+	}
+	for _, r := range list {
 		if r.open() {
 			open = append(open, r)
 		}
@@ -363,8 +368,8 @@ func (c *Controller) until(r *request) time.Time {
 // settle does what follows from the status of a request: it keeps the places that the status names, as long as the
 // booking lasts, and has the pods that have come use them up. It returns false if places are still to be kept. Places
 // that a status names for the first time later than Restoring after the start were not given by this scheduler: they
-// are another scheduler's, or forged.
-func (c *Controller) settle(ctx context.Context, r *request, left map[string]int) bool {
+// are another scheduler's, or forged. later are the requests from this one on.
+func (c *Controller) settle(ctx context.Context, r *request, left map[string]int, later []*request) bool {
 	_, kept := left[r.name]
 	switch {
 	case r.over():
@@ -383,7 +388,7 @@ func (c *Controller) settle(ctx context.Context, r *request, left map[string]int
 	came := c.cluster.Using(r.name)
 	r.early = r.early || c.begun.IsZero() || c.now().Sub(c.begun) < Restoring
 	if r.early && !r.restored && !kept {
-		if r.restored = c.restore(ctx, r); !r.restored {
+		if r.restored = c.restore(ctx, r, later); !r.restored {
 			return false
 		}
 		if owner := r.object.Owner(); owner != "" { // later ones use up their places when they are reserved

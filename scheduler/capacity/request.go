@@ -294,27 +294,6 @@ func (r *request) placesOf() (out []promise.Place, err error) {
 	return out, nil
 }
 
-// restore keeps the places that the status of a request names. It returns false if it has to be called again.
-func (c *Controller) restore(ctx context.Context, r *request) bool {
-	err := c.read(ctx, r)
-	bad, missing, full := invalid{}, noTemplate{}, crowded{}
-	if err != nil && !errors.As(err, &bad) && !errors.As(err, &missing) && !errors.As(err, &full) {
-		return errors.Is(err, errForeign)
-	}
-	var places []promise.Place
-	if err == nil {
-		places, err = r.placesOf()
-	}
-	if err == nil {
-		err = c.keeper.Restore(r.asked(), places)
-	}
-	if err != nil {
-		c.logger.Error(err, "The room of a request cannot be kept after a restart", "request", r.name)
-		c.finish(ctx, r, "Unreadable", err.Error())
-	}
-	return true
-}
-
 // finish ends the booking of a request.
 func (c *Controller) finish(ctx context.Context, r *request, reason, message string) {
 	c.keeper.Drop(r.name)
