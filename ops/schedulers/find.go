@@ -57,7 +57,7 @@ func New(cfg *rest.Config, user string) (*Client, error) {
 type kind struct {
 	schedulerType       document.SchedulerType
 	selector            string   // label selector of its Deployments
-	namespace           string   // its usual namespace, searched if Deployments may not be listed in all namespaces
+	namespace           string   // its usual namespace
 	configMap, fileName string   // usual ConfigMap and key, used if no Deployment is found or may be read
 	flags               []string // flags of the command line with the path of its configuration, each ending with "="
 }
@@ -80,35 +80,54 @@ type place struct {
 
 func (p place) id() string { return p.namespace + "/" + p.name }
 
+// maxFound bounds the Deployments of a kind that are looked at: each costs requests, and anybody may label some.
+const maxFound = 16
+
 // places returns where schedulers have their configurations, according to their Deployments. If a kind has no
 // Deployment that may be listed, places returns the usual place of that kind: its scheduler may be a static pod, or
 // may not run yet. limits are the Deployments that may not be listed.
 func (c *Client) places(ctx context.Context) (out []place, limits []document.Limit, err error) {
 	for _, k := range kinds() {
-		list, err := c.deployments.List(ctx, metav1.ListOptions{LabelSelector: k.selector})
-		if apierrors.IsForbidden(err) {
-			list, err = c.deployments.In(k.namespace).List(ctx, metav1.ListOptions{LabelSelector: k.selector})
-		}
-		switch {
-		case apierrors.IsForbidden(err):
-			limits = append(limits, document.Limit{Resource: "deployments",
-				Reason: "you may not list Deployments in namespace " + k.namespace})
-			out = append(out, k.usual())
-			continue
-		case err != nil:
+		list, listed, err := c.find(ctx, k)
+		if err != nil {
 			return nil, nil, fmt.Errorf("list Deployments of %s: %w", k.schedulerType, err)
 		}
-		if len(list.Items) == 0 {
+		if !listed {
+			limits = append(limits, document.Limit{Resource: "deployments",
+				Reason: "you may not list Deployments in namespace " + k.namespace})
+		}
+		if len(list) == 0 {
 			out = append(out, k.usual())
 		}
+		out = append(out, list...)
+	}
+	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.id(), b.id()) })
+	return slices.Compact(out), slices.Compact(limits), nil
+}
+
+// find returns where the Deployments of a kind have their configurations, at most maxFound. It looks in all namespaces
+// only if the usual ones have none: there, users may have labelled theirs like a scheduler's. listed is false if
+// nothing was found, and neither the usual namespace of the kind may be listed nor all.
+func (c *Client) find(ctx context.Context, k kind) (out []place, listed bool, err error) {
+	for _, namespace := range []string{k.namespace, metav1.NamespaceSystem, metav1.NamespaceAll} {
+		if namespace == metav1.NamespaceAll && len(out) > 0 {
+			break
+		}
+		list, err := c.deployments.In(namespace).List(ctx, metav1.ListOptions{LabelSelector: k.selector, Limit: maxFound})
+		switch {
+		case apierrors.IsForbidden(err):
+			continue
+		case err != nil:
+			return nil, false, err
+		}
+		listed = listed || namespace != metav1.NamespaceSystem
 		for i := range list.Items {
-			if p, ok := k.mounted(&list.Items[i]); ok {
+			if p, ok := k.mounted(&list.Items[i]); ok && len(out) < maxFound {
 				out = append(out, p)
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b place) int { return cmp.Compare(a.id(), b.id()) })
-	return slices.Compact(out), slices.Compact(limits), nil
+	return out, listed, nil
 }
 
 // usual returns the usual place of the configuration.
