@@ -160,14 +160,17 @@ const skew = 5 * time.Minute
 
 // Until returns when the booking of a request expires that has its room, as far as is known at a time; the zero time if
 // that cannot be read. A status says itself since when the request has its room: what has not come yet is no such time,
-// and a booking lasts from now on at most.
+// and a booking lasts from now on at most. The zero time as argument stands for the moment of the status, for files.
 func (r *Request) Until(now time.Time) time.Time {
 	d, err := r.Booking()
 	c := meta.FindStatusCondition(r.Status.Conditions, Provisioned)
-	if err != nil || c == nil || c.LastTransitionTime.After(now.Add(skew)) {
+	if err != nil || c == nil {
 		return time.Time{}
 	}
-	if c.LastTransitionTime.After(now) {
+	if since := c.LastTransitionTime.Time; !now.IsZero() && since.After(now) {
+		if since.After(now.Add(skew)) {
+			return time.Time{}
+		}
 		return now.Add(d)
 	}
 	return c.LastTransitionTime.Add(d)
