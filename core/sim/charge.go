@@ -17,8 +17,8 @@ import (
 //    Both are better than in reality.
 //  - The filter looks at nodes with policy single-numa-node only. It keeps a mask of zones for every resource, and
 //    some zone must be in all of them. It does not subtract init containers.
-//  - The score is that of LeastAllocated, the default: the least of all zones that would do, the mean over
-//    containers; 0 for other policies. NodeResourcesFit, with the same weight, is added.
+//  - The score is that of LeastAllocated, the default, or of MostAllocated: the least of all zones that would do, the
+//    mean over containers; 0 for other policies. NodeResourcesFit with the same strategy and weight is added.
 
 // charging is the picker of this model. It has the nodes' last reports, and the pods sent to the nodes since.
 type charging struct {
@@ -26,6 +26,7 @@ type charging struct {
 	chance  *chance
 	nodes   []charged
 	wants   []wants // by shape
+	packs   bool    // the score is MostAllocated
 }
 
 // charged is what the modelled scheduler stores about one node.
@@ -51,8 +52,8 @@ type wants struct {
 	guaranteed bool
 }
 
-func newCharging(c *cluster, r *chance) *charging {
-	k := &charging{cluster: c, chance: r, nodes: make([]charged, len(c.nodes))}
+func newCharging(c *cluster, r *chance, packs bool) *charging {
+	k := &charging{cluster: c, chance: r, nodes: make([]charged, len(c.nodes)), packs: packs}
 	for i := range c.trace.Shapes {
 		pod := &c.trace.Shapes[i].Pod
 		w := wants{whole: c.requests[i], guaranteed: pod.QoS == place.Guaranteed}
@@ -126,7 +127,11 @@ func (k *charging) view(n, shape int) *view {
 	if !hasRoom(c.fleets[s.fleet], s.asked, c.requests[shape]) {
 		return v
 	}
-	v.fits, v.score = true, leastAllocated(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
+	total := leastAllocated
+	if k.packs {
+		total = mostAllocated
+	}
+	v.fits, v.score = true, total(c.fleets[s.fleet], s.asked, c.requests[shape], c.memory)
 	rules := s.usage.Rules.Topology
 	w := &k.wants[shape]
 	if rules.Policy != place.SingleNUMA || c.trace.Shapes[shape].Pod.QoS == place.BestEffortQoS {
@@ -138,7 +143,7 @@ func (k *charging) view(n, shape int) *view {
 	}
 	zones := k.nodes[n].free()
 	if w.guaranteed {
-		v.score += zoneScore(zones, containers)
+		v.score += k.zoneScore(zones, containers)
 	}
 	v.fits = k.aligns(s.usage.Machine, zones, containers, init, w.guaranteed)
 	v.misaligned = !v.fits
@@ -197,7 +202,7 @@ func (k *charging) suitable(m *topo.Machine, zones []amounts, r int, n int64, gu
 }
 
 // zoneScore returns the mean over containers of the least non-zero score of all zones.
-func zoneScore(zones, containers []amounts) (score int64) {
+func (k *charging) zoneScore(zones, containers []amounts) (score int64) {
 	for _, want := range containers {
 		least := int64(0)
 		for _, z := range zones {
@@ -205,7 +210,11 @@ func zoneScore(zones, containers []amounts) (score int64) {
 			for r, n := range want {
 				if n > 0 {
 					count++
-					if n <= z[r] {
+					switch {
+					case n > z[r]:
+					case k.packs:
+						sum += 100 * n / z[r]
+					default:
 						sum += 100 * (z[r] - n) / z[r]
 					}
 				}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Settings are the machines, seeds and cases of a comparison.
@@ -111,8 +112,11 @@ func (out *Comparison) open(only []string) error {
 		}
 	}
 	all := Contenders()
-	if slices.Contains(only, TenonMoves) {
-		all = slices.Insert(all, 1, moving())
+	for _, k := range onDemand() {
+		if slices.Contains(only, k.Name) {
+			like := slices.IndexFunc(all, func(other Contender) bool { return strings.HasPrefix(k.Name, other.Name) })
+			all = slices.Insert(all, like+1, k)
+		}
 	}
 	for _, k := range all {
 		if len(only) == 0 || slices.Contains(only, k.Name) {

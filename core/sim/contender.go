@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/tenon-numa/tenon/core/score"
@@ -11,8 +12,7 @@ type Contender struct {
 	Name string // in full, such as KubeMost
 	Head string // shorter, for the head of a table; line breaks separate its lines
 	kind kind
-	// strategy is the score of contenders of the kinds foresees and blind. Of the kind blind only LeastAllocated and
-	// MostAllocated exist.
+	// strategy is the score. Of the kinds charges and blind only LeastAllocated and MostAllocated exist.
 	strategy score.Strategy
 	moves    bool // pods move so that others get room; see moves.go
 }
@@ -24,8 +24,10 @@ const (
 	TenonMost = "Tenon MostAllocated"
 	// TenonMoves is Tenon, and moves pods; see [Options.Moves].
 	TenonMoves = "Tenon with moves"
-	// Match is a model of scheduler-plugins' plugin of this name; see charge.go.
-	Match = "NodeResourceTopologyMatch"
+	// Match is a model of scheduler-plugins' plugin of this name with its default score, MatchMost the same with the
+	// score that packs; see charge.go.
+	Match     = "NodeResourceTopologyMatch"
+	MatchMost = "NodeResourceTopologyMatch MostAllocated"
 	// KubeLeast is kube-scheduler with its default score, KubeMost with the score that packs nodes.
 	KubeLeast = "kube-scheduler LeastAllocated"
 	KubeMost  = "kube-scheduler MostAllocated"
@@ -52,20 +54,23 @@ func Contenders() []Contender {
 		{"Tenon BalancedAllocation", "Tenon\nBalanced\nAlloc.", foresees, score.Strategy{Type: score.BalancedAllocation},
 			false},
 		{"Tenon LeastNUMANodes", "Tenon\nLeast\nNUMA", foresees, score.Strategy{Type: score.LeastNUMANodes}, false},
-		{Match, "NRT\nMatch", charges, score.Strategy{}, false},
+		{Match, "NRT\nMatch", charges, score.Strategy{Type: score.LeastAllocated}, false},
 		{KubeLeast, "kube\nLeast\nAlloc.", blind, score.Strategy{Type: score.LeastAllocated}, false},
 		{KubeMost, "kube\nMost\nAlloc.", blind, score.Strategy{Type: score.MostAllocated}, false},
 	}
 }
 
-// moving is a contender that [Compare] adds on demand.
-func moving() Contender {
-	return Contender{TenonMoves, "Tenon\nmoves", foresees, score.Strategy{Type: score.Tenon}, true}
+// onDemand returns the contenders that only their name selects. With them, tables would be too wide for a terminal.
+func onDemand() []Contender {
+	return []Contender{
+		{TenonMoves, "Tenon\nmoves", foresees, score.Strategy{Type: score.Tenon}, true},
+		{MatchMost, "NRT\nMost\nAlloc.", charges, score.Strategy{Type: score.MostAllocated}, false},
+	}
 }
 
 // Named returns the contender of a name. ok is false if there is none.
 func Named(name string) (c Contender, ok bool) {
-	for _, c := range append(Contenders(), moving()) {
+	for _, c := range slices.Concat(Contenders(), onDemand()) {
 		if c.Name == name {
 			return c, true
 		}
@@ -91,7 +96,7 @@ type picker interface {
 func newPicker(c *cluster, k Contender, usual []int64, r *chance) picker {
 	switch k.kind {
 	case charges:
-		return newCharging(c, r)
+		return newCharging(c, r, k.strategy.Type == score.MostAllocated)
 	case blind:
 		return newBlindly(c, k.strategy.Type, r)
 	}

@@ -152,6 +152,9 @@ func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*
 	for _, s := range scripts {
 		progress := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
 		settings := f.settings
+		if f.summary != "" && f.page == "" {
+			settings.Only = summarized()
+		}
 		settings.Progress = func(p sim.Progress) error {
 			progress.report(p)
 			return ctx.Err()

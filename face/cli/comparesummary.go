@@ -15,7 +15,7 @@ import (
 // summarized returns the contenders of the short table in its order: Tenon, how much of that is its score, what people
 // run now, and who else judges NUMA nodes.
 func summarized() []string {
-	return []string{sim.Tenon, sim.TenonMost, sim.KubeMost, sim.KubeLeast, sim.Match}
+	return []string{sim.Tenon, sim.TenonMost, sim.KubeMost, sim.KubeLeast, sim.MatchMost, sim.Match}
 }
 
 // summaryRow is a row of the short table. If value is nil, the row is the head of a section.
