@@ -25,6 +25,9 @@ type Pod struct {
 	Demand place.Demand
 	// Kind is equal for pods that all nodes treat alike.
 	Kind string
+	// Effort is how many containers are placed in the time that a call of Barred for the pod takes, if that is more than
+	// one.
+	Effort int
 }
 
 // Problem is what [Find] solves. Nodes that are nil take no pods.
@@ -33,7 +36,8 @@ type Problem struct {
 	Pods  []Pod
 	// Least is how many pods have to get nodes.
 	Least int
-	// Budget bounds the work: the containers that are placed, and the calls of Barred.
+	// Budget bounds the work: the containers that are placed, and the calls of Barred. A node that has no room for a pod
+	// alone costs a tenth of that.
 	Budget int
 	// Barred reports whether something else than NUMA nodes keeps a pod from a node; equal for pods of one kind. Room
 	// reports whether a node has room for all of some pods at once by such other rules. Nil stands for no such rules.
@@ -60,8 +64,8 @@ const (
 
 // Find returns the index of a node for each pod. If no assignment has nodes for all pods, some get [Left], as few as
 // possible, and at least Least pods get nodes. The result is nil if there is no such assignment. If the search reached
-// its bound before it knew that, spent is true. A pod gets only nodes on which it fits alone, and pods of other kinds
-// are taken to make no room for it.
+// its bound before it knew that, spent is true. A pod gets only nodes on which it fits alone, and other pods are taken
+// to make no room for it.
 func Find(p Problem) (at []int, spent bool) {
 	at, left := FindLeft(p)
 	return at, at == nil && left < 0
@@ -91,8 +95,9 @@ type search struct {
 	// which soon finds an assignment, and then given, their own order, which finds one if there is one. In their own
 	// order, what a pod gets does not depend on pods that are decided later.
 	order, hardest, given []int
-	// fits has by kind the nodes on which a pod fits alone, the nodes that fewest kinds want first.
+	// fits has by kind the nodes on which a pod fits alone, the nodes that fewest kinds want first. See enough.
 	fits map[string][]int
+	seen int           // containers for which a node was seen to have no room, less than glances
 	at   []int         // the node of each pod, or Left
 	on   map[int][]int // the pods of each node, in their order
 }
@@ -130,22 +135,54 @@ func size(p *Pod) (milli int64) {
 	return milli
 }
 
-// alone returns the nodes on which a pod fits without the others of its group, which may move it to another NUMA node:
-// so what it demands about other pods does not count.
+// glances is how many times a node may be seen to have no room for a container in the time that placing one takes.
+const glances = 10
+
+// enough is how many nodes are looked for on which a pod fits alone, if it is not related to others. More are not
+// needed: whatever nodes the other pods get, one of these takes no other pod. There are twice as many, so that fewer
+// pods are tried on one node.
+func (s *search) enough(p *Pod) int {
+	if p.Demand.Relates() {
+		return len(s.Nodes)
+	}
+	return 2 * len(s.Pods)
+}
+
+// alone returns the nodes on which a pod fits without the others of its group, as many as are enough. The others may
+// move it to another NUMA node: so what it demands about other pods does not count.
 func (s *search) alone(i int) (out []int) {
 	p := &s.Pods[i]
 	for node, n := range s.Nodes {
-		if n == nil {
-			continue
-		}
-		if s.Budget -= 1 + len(p.Pod.Containers); s.Budget < 0 {
+		if len(out) >= s.enough(p) {
 			return out
 		}
-		if n.Takes(p.Pod, p.Demand.Unrelated()) && (s.Barred == nil || !s.Barred(node, i)) {
+		if n == nil || !s.mayTake(n, p) {
+			continue
+		}
+		if s.Budget -= max(1, p.Effort); s.Budget < 0 {
+			return out
+		}
+		if (s.Barred == nil || !s.Barred(node, i)) && (s.Room == nil || s.Room(node, []int{i})) {
 			out = append(out, node)
 		}
 	}
 	return out
+}
+
+// mayTake reports whether a node takes a pod that is not related to others. Most nodes of a full cluster have no room
+// for it even without its demand, which is found out at once.
+func (s *search) mayTake(n *state.Node, p *Pod) bool {
+	s.seen += len(p.Pod.Containers)
+	s.Budget -= s.seen / glances
+	if s.seen %= glances; s.Budget < 0 || !n.Fits(p.Pod) {
+		return false
+	}
+	d := p.Demand.Unrelated()
+	if !d.Binds() {
+		return true
+	}
+	s.Budget -= len(p.Pod.Containers)
+	return s.Budget >= 0 && n.Takes(p.Pod, d)
 }
 
 // lacking returns how many pods get no node whatever is tried: of each kind, the pods beyond what all nodes have room

@@ -97,6 +97,53 @@ func TestASearchEndsWithItsBudget(t *testing.T) {
 	}
 }
 
+// On many nodes, most of the bound is left for the search itself: for several kinds of pods, whether all nodes have
+// room or only the last ones.
+func TestManyNodesLeaveMostOfTheBudget(t *testing.T) {
+	empty, full := node(t, "empty"), with(t, node(t, "full"), 6, 6)
+	single := place.Demand{Policy: place.SingleNUMA}
+	for name, c := range map[string]struct {
+		nodes, kinds, free int // the last nodes are free
+		demand             place.Demand
+	}{
+		"two kinds, all nodes free":   {nodes: 5000, kinds: 2, free: 5000},
+		"two kinds, a node free":      {nodes: 5000, kinds: 2, free: 1},
+		"many kinds, all nodes free":  {nodes: 834, kinds: 7, free: 834},
+		"many kinds, few nodes free":  {nodes: 5000, kinds: 7, free: 4},
+		"with a demand, a node free":  {nodes: 5000, kinds: 2, free: 1, demand: single},
+		"with a demand, all are free": {nodes: 5000, kinds: 2, free: 5000, demand: single},
+	} {
+		p := Problem{Least: c.kinds, Budget: SchedulerBudget}
+		for i := range c.nodes {
+			p.Nodes = append(p.Nodes, full)
+			if i >= c.nodes-c.free {
+				p.Nodes[i] = empty
+			}
+		}
+		for i := range c.kinds {
+			p.Pods = append(p.Pods, pod(i, i+1))
+			p.Pods[i].Demand = c.demand
+		}
+		if at, left := FindLeft(p); placed(at) != c.kinds || left < SchedulerBudget/2 {
+			t.Errorf("%s: %d of %d pods have nodes, and %d of the budget are left", name, placed(at), c.kinds, left)
+		}
+	}
+}
+
+// What keeps a pod from nodes may take long to find out: that counts.
+func TestLongAnswersOfOtherRulesCount(t *testing.T) {
+	p := Problem{Least: 2, Budget: 1000, Pods: []Pod{pod(0, 1), pod(1, 2)}}
+	for range 100 {
+		p.Nodes = append(p.Nodes, node(t, "n"))
+	}
+	calls := 0
+	p.Pods[0].Effort, p.Pods[1].Effort = 100, 100
+	p.Barred = func(int, int) bool { calls++; return true }
+	if at, spent := Find(p); at != nil || !spent || calls > 10 {
+		t.Errorf("the pods have nodes %v, spent %t, after %d calls", at, spent, calls)
+	}
+}
+
 func placed(at []int) (n int) {
 	for _, node := range at {
 		if node != Left {
@@ -125,12 +172,15 @@ func TestPodsThatFitInTheirOrderOnly(t *testing.T) {
 	}
 }
 
-// For any small group: Find has an assignment exactly if there is one, with nodes for as many pods as possible, and its
-// pods fit in their order.
+// For any small group, and for a few pods with many more nodes than they need: Find has an assignment exactly if there
+// is one, with nodes for as many pods as possible, and its pods fit in their order.
 func TestFindIsExhaustive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Problem{Budget: plenty}
-		for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+		p, nodes, members := Problem{Budget: plenty}, rapid.IntRange(1, 3), rapid.IntRange(1, 5)
+		if rapid.Bool().Draw(t, "many nodes") {
+			nodes, members = rapid.IntRange(4, 8), rapid.IntRange(1, 3)
+		}
+		for i := range nodes.Draw(t, "nodes") {
 			n := node(t, fmt.Sprint("n", i))
 			for range rapid.IntRange(0, 3).Draw(t, "pods") {
 				n, _ = n.With(state.PodID{UID: fmt.Sprint(i, len(n.Entries))}, pod(0, rapid.IntRange(1, 6).Draw(t, "cpus")).Pod)
@@ -138,7 +188,7 @@ func TestFindIsExhaustive(t *testing.T) {
 			p.Nodes = append(p.Nodes, n)
 		}
 		barred := map[string]int{}
-		for i := range rapid.IntRange(1, 5).Draw(t, "members") {
+		for i := range members.Draw(t, "members") {
 			m := pod(i, rapid.IntRange(1, 8).Draw(t, "wanted"))
 			m.Demand.Together = rapid.SampledFrom([]string{"", "", "", "a"}).Draw(t, "together")
 			m.Demand.Apart = rapid.SampledFrom([]string{"", "", "b", "c"}).Draw(t, "apart")

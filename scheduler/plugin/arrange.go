@@ -54,7 +54,11 @@ type member struct {
 	needs    v1.ResourceList
 	affinity nodeaffinity.RequiredNodeAffinity
 	kind     string
+	effort   int // as in assign.Pod
 }
+
+// perEffort is how many bytes of what a pod asks of a node are compared in the time that placing a container takes.
+const perEffort = 8 << 10
 
 // traits are what nodes judge a pod by, beside its shape and its demand.
 type traits struct {
@@ -88,7 +92,7 @@ func newGang(pods []*v1.Pod) (g *gang, err error) {
 			like.affinity, like.kind = kube.RequiredAffinity(pod), strconv.Itoa(len(first))
 			first[key] = like
 		}
-		m.affinity, m.kind = like.affinity, like.kind
+		m.affinity, m.kind, m.effort = like.affinity, like.kind, 1+len(text)/perEffort
 		g.members = append(g.members, m)
 	}
 	return g, nil
@@ -179,7 +183,7 @@ func (p *Plugin) problem(g *gang, nodes []fwk.NodeInfo, least int, barred func(u
 	for i, m := range g.members {
 		at[i] = p.partnersOf(m.pod, m.demand.Together, nodes)
 		problem.Pods = append(problem.Pods, assign.Pod{ID: kube.ID(m.pod), Pod: m.podState.pod, Demand: m.demand,
-			Kind: m.kind})
+			Kind: m.kind, Effort: m.effort})
 	}
 	problem.Barred = func(node, i int) bool {
 		if at[i] != "" && at[i] != nodes[node].Node().Name {

@@ -78,7 +78,7 @@ func TestPlansCountLocalStorage(t *testing.T) {
 	}
 }
 
-// The affinity of a pod is read once, not for every node: it may have thousands of terms.
+// The affinity of a pod is read once, not for every node: it may have thousands of terms. Comparing them counts.
 func TestPlansReadAffinityOnce(t *testing.T) {
 	p := newPlugin(t, refuse)
 	pods := []*v1.Pod{cpus("a", 4), cpus("b", 5)}
@@ -103,5 +103,8 @@ func TestPlansReadAffinityOnce(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() { problem.Barred(0, 0) }); n > 50 {
 		t.Errorf("%.0f allocations for a node, with %d terms", n, len(terms))
+	}
+	if n := problem.Pods[0].Effort; n < 5 {
+		t.Errorf("comparing %d terms counts as much as %d containers", len(terms), n)
 	}
 }
