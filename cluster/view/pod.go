@@ -43,6 +43,8 @@ type Pod struct {
 	Misspelt []string
 	// Scheduling is how far a pod without a node has come; nil for a pod with a node, and if it was not read.
 	Scheduling *document.Scheduling
+	// Gated is set if scheduling gates keep the pod from every scheduler, and Deleted if it is being deleted.
+	Gated, Deleted bool
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
 	// Reason and Message are status.reason and status.message, in which a kubelet explains why it refused the pod, for
@@ -71,7 +73,7 @@ func newPod(pod *v1.Pod) (Pod, error) {
 	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
-		Request: podapi.Request(pod)}, err
+		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}, err
 }
 
 // newPodsOf is newPods for the pods of a workload.

@@ -23,11 +23,13 @@ type gangReader interface {
 
 // gangNeeds is what a group of pods needs.
 type gangNeeds struct {
-	// Needs is how many pods the group needs to start, and Pods how many it has that have not ended. Needs is 0 if pods
-	// may start one by one.
+	// Needs is how many pods the group needs to start, and Pods how many it has that have not ended, without pods that are
+	// deleted before they have got a node. Needs is 0 if pods may start one by one.
 	Needs int `json:"needs"`
 	Pods  int `json:"pods"`
 	Ended int `json:"ended"`
+	// Gated are the names of pods with scheduling gates. kube-scheduler lets the whole group wait for them.
+	Gated []string `json:"gated,omitempty"`
 	// Label is the label whose value the nodes of all pods have to share. It is not judged.
 	Label string `json:"label,omitempty"`
 	// Missing is set if the group does not exist, and Unread has why it could not be read.
@@ -44,13 +46,18 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	}
 	out := &gangNeeds{}
 	for _, p := range pods {
-		if ended(p) {
+		switch {
+		case ended(p):
 			out.Ended++
 			continue
+		case p.Node == "" && p.Deleted:
+			continue
 		}
-		out.Pods++
-		if p.Node == "" {
+		if out.Pods++; p.Node == "" {
 			out.waiting++
+		}
+		if p.Node == "" && p.Gated {
+			out.Gated = append(out.Gated, p.ID.Name)
 		}
 	}
 	var err error
@@ -95,6 +102,9 @@ func (g *gangNeeds) text() string {
 		if g.Ended > 0 {
 			out = append(out, fmt.Sprintf("Pods that have ended (%d) do not count.", g.Ended))
 		}
+	}
+	if len(g.Gated) > 0 {
+		out = append(out, "The group waits for pods with scheduling gates: "+firstOf(g.Gated, maxListed, "")+".")
 	}
 	if g.Label != "" {
 		out = append(out, "The nodes of all its pods need the same value of the label "+g.Label+

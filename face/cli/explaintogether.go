@@ -70,7 +70,7 @@ type endingPod struct {
 func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, nodes []*state.Node) (*together, error) {
 	var waiting []view.Pod
 	for _, p := range pods {
-		if p.Node == "" && p.Pod != nil && !ended(p) {
+		if p.Node == "" && p.Pod != nil && !ended(p) && !p.Deleted {
 			waiting = append(waiting, p)
 		}
 	}

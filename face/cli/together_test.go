@@ -158,6 +158,27 @@ func TestAGangWaitsForPodsThatAreMissing(t *testing.T) {
 	}
 }
 
+// A pod with scheduling gates keeps its whole group from the scheduler, and a pod that is being deleted gets no node.
+func TestAGangWaitsForPodsThatAreHeld(t *testing.T) {
+	for want, change := range map[string]func(p *view.Pod){
+		"The group waits for pods with scheduling gates: gang-1.": func(p *view.Pod) { p.Gated = true },
+		"The group needs 3 pods, and has 2. With":                 func(p *view.Pod) { p.Deleted = true },
+	} {
+		c := gangCluster{cluster: gang(t, 12, 12, 12), needs: 3}
+		p := c.pods["ml/gang-1"]
+		change(&p)
+		c.pods["ml/gang-1"] = p
+		out, errs, code := run(t, c, "explain", "podgroup/gang", "-n", "ml")
+		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, out, want)
+		}
+		if p.Deleted && !strings.Contains(out, "The 2 pods that wait fit together") {
+			t.Errorf("the pod that is being deleted is judged:\n%s", out)
+		}
+		checkWidth(t, out)
+	}
+}
+
 // A node that another filter closes to the pods has no place for them together either.
 func TestClosedNodesHaveNoPlaceForPodsTogether(t *testing.T) {
 	c := gang(t, 12, 12, 12)
