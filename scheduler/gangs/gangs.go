@@ -65,6 +65,8 @@ type batch struct {
 	wait    Wait
 	done    bool
 	failed  error
+	joined  time.Time   // when its last member was added
+	look    *time.Timer // until it asks for its turns
 }
 
 // Member is a pod of a gang that has been reserved. Booked is false if the ledger has no booking for it, because it
@@ -96,8 +98,10 @@ type Wait struct {
 	Node string
 }
 
-// Reserved adds a member that has been reserved, and will be bound or given up.
-func (g *Gangs) Reserved(gang string, m Member, s Scheduler) {
+// Reserved adds a member that has been reserved, and will be bound or given up. It is given up if no other one is added
+// within the limit, and too few have nodes then: another plugin may have refused one after the group cycle, and
+// kube-scheduler would let the others keep their room for minutes.
+func (g *Gangs) Reserved(gang string, m Member, s Scheduler, limit time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.of == nil {
@@ -110,8 +114,34 @@ func (g *Gangs) Reserved(gang string, m Member, s Scheduler) {
 	} else {
 		b = &batch{gang: gang, members: map[string]Member{}, arrived: map[string]bool{}, changed: make(chan struct{})}
 		g.undecided[gang] = append(all, b)
+		b.look = time.AfterFunc(limit, func() { g.look(b, limit) })
 	}
-	b.sched, b.members[m.UID], g.of[m.UID] = s, m, b
+	b.sched, b.members[m.UID], g.of[m.UID], b.joined = s, m, b, time.Now()
+}
+
+// look ends a batch to which no member has been added for so long, if too few have nodes. Otherwise it looks again
+// later. A batch behind another one waits for that, and one that asks has a limit of its own.
+func (g *Gangs) look(b *batch, limit time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.done || b.shut {
+		return
+	}
+	if rest := limit - time.Since(b.joined); rest > 0 || b != g.undecided[b.gang][0] {
+		b.look.Reset(max(rest, limit/2))
+		return
+	}
+	joined := b.joined
+	g.mu.Unlock()
+	err := b.sched.Enough(func(uid string) bool { return g.counts(b, uid) })
+	g.mu.Lock()
+	switch {
+	case b.done || b.shut:
+	case err != nil && joined.Equal(b.joined):
+		g.end(b, fmt.Errorf("after %s, %w", limit, err))
+	default:
+		b.look.Reset(limit)
+	}
 }
 
 // Lost removes a member that will not be bound. It changes nothing for other pods.
@@ -272,6 +302,7 @@ func (g *Gangs) end(b *batch, err error) {
 
 // decided lets the next batch of the gang ask.
 func (g *Gangs) decided(b *batch) {
+	b.look.Stop()
 	all := slices.DeleteFunc(g.undecided[b.gang], func(o *batch) bool { return o == b })
 	if len(all) == 0 {
 		delete(g.undecided, b.gang)

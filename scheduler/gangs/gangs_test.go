@@ -88,7 +88,7 @@ func asks(ctx context.Context, g *Gangs, b *ledger.Book, uid string) func() stri
 
 func join(g *Gangs, s Scheduler, uids ...string) {
 	for _, uid := range uids {
-		g.Reserved("default/g", Member{Member: ledger.Member{UID: uid}, Booked: uid != "plain"}, s)
+		g.Reserved("default/g", Member{Member: ledger.Member{UID: uid}, Booked: uid != "plain"}, s, time.Minute)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestNoMemberIsBoundIfANodeHasTooLittleForAnother(t *testing.T) {
 		for _, uid := range []string{"0", "member"} {
 			g.Reserved("default/g", Member{Member: ledger.Member{UID: uid}, Booked: true, Short: func() string {
 				return map[string]string{"0": short}[uid]
-			}}, s)
+			}}, s, time.Minute)
 		}
 		first, second := asks(t.Context(), g, b, "0"), asks(t.Context(), g, b, "member")
 		want(t, "second", second, "waits")
@@ -267,6 +267,30 @@ func nothingLeft(t *testing.T, g *Gangs) {
 	if len(g.of)+len(g.undecided) > 0 {
 		t.Errorf("left are the members %v and the batches %v", g.of, g.undecided)
 	}
+}
+
+// A member was refused after the group cycle, and finds no other node. Those that wait for it at Permit are given up
+// after the limit, which begins again with each member that is added: others could use their room.
+func TestMembersThatAreTooFewAreGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, s := &Gangs{}, needs("0", "1", "2")
+		s.assumed = []string{"0", "1"}
+		join(g, s, "0")
+		time.Sleep(50 * time.Second)
+		join(g, s, "1")
+		time.Sleep(50 * time.Second)
+		if len(s.gaveUp) > 0 {
+			t.Errorf("pod %s is given up before the limit", <-s.gaveUp)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(s.gaveUp) != 2 {
+			t.Errorf("%d pods are given up", len(s.gaveUp))
+		}
+		g.Lost("0")
+		g.Lost("1")
+		nothingLeft(t, g)
+	})
 }
 
 // The time for turns begins when all members have come, however long one of them takes until then.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 )
 
-var depth = flag.Int("gangs.depth", 6, "how many steps of members of a gang are followed, in any order")
+var depth = flag.Int("gangs.depth", 5, "how many steps of members of a gang are followed, in any order")
 
 // play is a gang of four pods that needs two, on nodes of their own. On node n1, its pod waits for the turn of another
 // pod until that one is admitted. What is reserved, comes, ends and is admitted happens in any order, also between the
@@ -26,8 +27,9 @@ type play struct {
 	gangs   *Gangs
 	pods    [4]member
 	going   chan struct{} // the batch that asks goes on
-	asking  int           // batches that wait for that
+	asking  atomic.Int32  // batches that wait for that
 	blocked bool          // the other pod on node n1 is not admitted
+	gaveUp  chan string   // UIDs
 	trace   []string
 }
 
@@ -57,17 +59,11 @@ func (p *play) Enough(counts func(uid string) bool) error {
 	return nil
 }
 
-func (p *play) GiveUp(uid string, _ error) {
-	for i := range p.pods {
-		if uidOf(i) == uid && p.pods[i].assumed && !p.pods[i].came {
-			p.fail(i)
-		}
-	}
-}
+func (p *play) GiveUp(uid string, _ error) { p.gaveUp <- uid }
 
 // Turns is the ledger's, and waits before.
 func (p *play) Turns(members []ledger.Member, insist bool) (ledger.Refusal, *ledger.Wait, error) {
-	p.asking++
+	p.asking.Add(1)
 	<-p.going
 	return p.book.Turns(members, insist)
 }
@@ -75,7 +71,7 @@ func (p *play) Turns(members []ledger.Member, insist bool) (ledger.Refusal, *led
 func (p *play) reserve(i int) {
 	reserve(p.t, p.book, fmt.Sprint("n", i), uidOf(i), 3, place.Demand{Policy: place.SingleNUMA})
 	p.pods[i] = member{assumed: true, tries: p.pods[i].tries + 1}
-	p.gangs.Reserved("default/g", Member{Member: ledger.Member{UID: uidOf(i)}, Booked: true}, p)
+	p.gangs.Reserved("default/g", Member{Member: ledger.Member{UID: uidOf(i)}, Booked: true}, p, time.Minute)
 }
 
 // come has a member wait in PreBind.
@@ -99,6 +95,14 @@ func (p *play) fail(i int) {
 // settle takes what the members learned. No member may be bound if too few are.
 func (p *play) settle() {
 	synctest.Wait()
+	for len(p.gaveUp) > 0 {
+		uid := <-p.gaveUp
+		for i := range p.pods {
+			if uidOf(i) == uid && p.pods[i].assumed && !p.pods[i].came {
+				p.fail(i)
+			}
+		}
+	}
 	fresh := false
 	for i := range p.pods {
 		x := &p.pods[i]
@@ -143,7 +147,7 @@ func (p *play) steps() (out []string) {
 	if p.blocked {
 		out = append(out, "admit")
 	}
-	if p.asking > 0 {
+	if p.asking.Load() > 0 {
 		out = append(out, "go on")
 	}
 	return append(out, "time is over")
@@ -167,7 +171,7 @@ func (p *play) do(step string) {
 		p.book.Admitted("1")
 		p.blocked = false
 	case "go on":
-		p.asking--
+		p.asking.Add(-1)
 		p.going <- struct{}{}
 	case "time is over":
 		time.Sleep(time.Minute)
@@ -177,9 +181,9 @@ func (p *play) do(step string) {
 
 // finish has everything go on, and checks that no member waits for ever and that nothing is left.
 func (p *play) finish() {
-	for p.asking > 0 || slices.ContainsFunc(p.pods[:], func(x member) bool { return x.assumed && !x.bound }) {
+	for p.asking.Load() > 0 || slices.ContainsFunc(p.pods[:], func(x member) bool { return x.assumed && !x.bound }) {
 		switch steps := p.steps(); {
-		case p.asking > 0:
+		case p.asking.Load() > 0:
 			p.do("go on")
 		case slices.ContainsFunc(steps, func(s string) bool { return strings.HasPrefix(s, "come") }):
 			p.do(steps[slices.IndexFunc(steps, func(s string) bool { return strings.HasPrefix(s, "come") })])
@@ -196,7 +200,7 @@ func (p *play) finish() {
 func follow(t *testing.T, steps []string) (next []string) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &play{t: t, book: booked(t, 3, "n0", "n1", "n2", "n3"), gangs: &Gangs{}, going: make(chan struct{}),
-			blocked: true}
+			blocked: true, gaveUp: make(chan string, 100)}
 		if _, wait, err := p.book.Turn("1", 0); wait != nil || err != nil {
 			t.Fatal(wait, err)
 		}

@@ -24,7 +24,7 @@ func (p *Plugin) joinGang(cs fwk.CycleState, pod *v1.Pod, node string, booked bo
 		p.gangs.Reserved(gang.Name(), gangs.Member{Booked: booked, Member: ledger.Member{UID: string(pod.UID),
 			Created: pod.CreationTimestamp.Unix()}, Short: func() string {
 			return p.missingAmounts(context.Background(), cs, pod, node) // the members stand still in PreBind meanwhile
-		}}, gang)
+		}}, gang, p.turnTimeout())
 	}
 }
 
