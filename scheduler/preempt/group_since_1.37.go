@@ -16,6 +16,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	upstream "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -44,6 +45,9 @@ func (pre *Preemption) PodGroupPostFilter(ctx context.Context, cs upstream.PodGr
 		return pre.upstream.PodGroupPostFilter(ctx, cs, group, schedule)
 	}
 	defer func() { metrics.WorkloadPreemptionAttempts.WithLabelValues(status.Code().String()).Inc() }()
+	if never(g, group.GetUnscheduledPods()) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "preemption for the group: not eligible due to preemptionPolicy=Never.")
+	}
 	snapshot := pre.Handle.MutableSnapshotSharedLister()
 	if err := snapshot.StartMutations(); err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("preempt for group %s: %w", group.GetKey(), err))
@@ -67,6 +71,17 @@ func (pre *Preemption) PodGroupPostFilter(ctx context.Context, cs upstream.PodGr
 		status = fwk.NewStatus(status.Code(), "preemption for the group: "+text)
 	}
 	return result, status
+}
+
+// never reports whether the policy of a group, or of one of its pods, keeps it from evicting others. kube-scheduler's
+// evaluator would refuse it too, but only after the search for victims.
+func never(g *schedulingv1beta1.PodGroup, pods []*v1.Pod) bool {
+	if utilfeature.DefaultFeatureGate.Enabled(features.PodGroupPreemptionPolicy) {
+		return g.Spec.PreemptionPolicy != nil && *g.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever
+	}
+	return slices.ContainsFunc(pods, func(p *v1.Pod) bool {
+		return p.Spec.PreemptionPolicy != nil && *p.Spec.PreemptionPolicy == v1.PreemptNever
+	})
 }
 
 // holds reports whether a pod would hold something exclusively.
