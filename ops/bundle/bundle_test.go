@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/objects"
 	"github.com/tenon-numa/tenon/api/objects/groups"
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/ops/bundle"
 )
@@ -32,7 +33,9 @@ var secrets = []string{"s3cr3t", jwt, "BEGIN RSA PRIVATE KEY", "hunter2", "PASSW
 const (
 	pods = `{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [
 	 {"metadata": {"name": "trainer-7d9f-abcde", "namespace": "ml", "uid": "u1", "labels": {"app": "trainer"},
-	   "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "lastApplied s3cr3t", "tenon.sh/align": "cpu"},
+	   "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "lastApplied s3cr3t", "tenon.sh/align": "cpu",
+	   "autoscaling.x-k8s.io/consume-provisioning-request": "job-of-ml",
+	   "autoscaling.x-k8s.io/provisioning-class-name": "check-capacity.tenon.sh"},
 	   "ownerReferences": [{"kind": "ReplicaSet", "name": "trainer-7d9f", "controller": true, "apiVersion": "apps/v1",
 	     "uid": "u2"}]},
 	  "spec": {"nodeName": "node-a", "containers": [{"name": "c", "image": "example.com/c:v1", "args": ["--key=s3cr3t"],
@@ -79,9 +82,11 @@ const (
 	  "driver": "gpu.example.com", "parameters": {"key": "s3cr3t"}}}]}}]}`
 	requests = `{"kind": "ProvisioningRequestList", "apiVersion": "autoscaling.x-k8s.io/v1", "metadata": {}, "items": [
 	 {"metadata": {"name": "job-of-ml", "namespace": "ml"}, "spec": {"provisioningClassName": "check-capacity.tenon.sh",
-	   "parameters": {"bookingSeconds": "60", "key": "s3cr3t"}, "podSets": [{"count": 1, "podTemplateRef": {"name": "t"}}]},
+	   "parameters": {"bookingSeconds": "60", "key": "s3cr3t", "tenon.sh/pods-of": "u2"}, "podSets": [{"count": 1, "podTemplateRef": {"name": "t"}}]},
 	  "status": {"conditions": [{"type": "Provisioned", "status": "True"}], "provisioningClassDetails": {
-	   "foreign": "s3cr3t", "tenon.sh/places-0": "[{\"node\":\"node-a\",\"count\":1}]",
+	   "foreign": "s3cr3t", "tenon.sh/devices-1": "[{\"key\":\"s3cr3t\"}]", "tenon.sh/devices-2": "s3cr3t",
+	   "tenon.sh/devices-0": "[{\"node\":\"node-a\",\"driver\":\"gpu.example.com\",\"pool\":\"node-a\",\"devices\":[\"gpu-0\"]}]",
+	   "tenon.sh/places-0": "[{\"node\":\"node-a\",\"count\":1}]",
 	   "tenon.sh/pod-0": "{\"metadata\":{\"annotations\":{\"tenon.sh/numa\":\"x\",\"a.com/key\":\"s3cr3t\"}},\"spec\":{\"containers\":[{\"name\":\"main\",\"resources\":{\"requests\":{\"cpu\":\"4\"}}}]}}"}}}]}`
 	layouts = `{"kind": "NodeLayoutList", "apiVersion": "tenon.sh/v1alpha1", "metadata": {}, "items": [
 	 {"metadata": {"name": "node-a"}, "rules": {"cpuManagerPolicy": "static"}, "holdings": [{"namespace": "ml",
@@ -369,6 +374,23 @@ func TestABundleHasRequests(t *testing.T) {
 		if err != nil || len(p.Spec.Containers) != 1 || p.Spec.Containers[0].Resources.Requests.Cpu().Value() != 4 ||
 			p.Annotations["tenon.sh/numa"] != "x" || len(p.Annotations) != 1 {
 			t.Errorf("hashed %t: pod %+v, %v", hash, p, err)
+		}
+		devices, err := r.Devices()
+		if err != nil || len(devices) != 1 || devices[0].Node != nodes[0].Node || devices[0].Devices[0] != "gpu-0" {
+			t.Errorf("hashed %t: devices %+v, %v", hash, devices, err)
+		}
+		core, err := objects.NewCore(b.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods, err := core.Pods.In(r.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) == 0 {
+			t.Fatalf("pods: %v", err)
+		}
+		one := &pods.Items[0]
+		if apipod.Request(one) != r.Namespace+"/"+r.Name || r.Owner() != apipod.Owner(one) {
+			t.Errorf("hashed %t: request %s of owner %q is used up by pods of %q with %v", hash, r.Name, r.Owner(),
+				apipod.Owner(one), one.Annotations)
 		}
 	}
 }

@@ -52,7 +52,8 @@ var annotations = []string{"tenon.sh/", "kubernetes.io/config.mirror", "volcano.
 	"node.koordinator.sh/", "kubelet.koordinator.sh/", "pv.kubernetes.io/", "volume.kubernetes.io/",
 	"topology.node.k8s.io/", "cluster-autoscaler.kubernetes.io/safe-to-evict", "scheduling.k8s.io/group-name",
 	"gang.scheduling.koordinator.sh/name", "yunikorn.apache.org/task-group-name",
-	"alpha.jobset.sigs.k8s.io/exclusive-topology"}
+	"alpha.jobset.sigs.k8s.io/exclusive-topology", "autoscaling.x-k8s.io/consume-provisioning-request",
+	"autoscaling.x-k8s.io/provisioning-class-name"}
 
 const container = ".name CONTAINERS.image CONTAINERS.resources CONTAINERS.ports CONTAINERS.restartPolicy"
 
@@ -120,7 +121,8 @@ func Resources() []Resource {
 		of("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "spec status"),
 		// Details of other classes, and their parameters, may be anything.
 		of("autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", "spec.podSets "+
-			"spec.provisioningClassName spec.parameters.bookingSeconds status.conditions status.provisioningClassDetails"),
+			"spec.provisioningClassName spec.parameters.bookingSeconds spec.parameters.tenon\\.sh/pods-of status.conditions "+
+			"status.provisioningClassDetails"),
 		of("coordination.k8s.io", "v1", "leases", "Lease", "spec", "tenon-scheduler", "kube-scheduler"),
 		of("tenon.sh", "v1alpha1", "nodelayouts", "NodeLayout",
 			"sequence agent base summary machine rules kubelet inexact holdings ended memoryGroups status"),
@@ -164,6 +166,11 @@ func keepOwnDetails(request map[string]any) {
 		switch {
 		case strings.HasPrefix(name, "tenon.sh/places-"):
 			continue
+		case strings.HasPrefix(name, "tenon.sh/devices-"):
+			if details[name] = devicesOf(text); details[name] == "" {
+				delete(details, name)
+			}
+			continue
 		case !strings.HasPrefix(name, "tenon.sh/pod-") || json.Unmarshal([]byte(text), &pod) != nil:
 			delete(details, name)
 			continue
@@ -178,6 +185,29 @@ func keepOwnDetails(request map[string]any) {
 		}
 		details[name] = string(data)
 	}
+}
+
+// devicesOf returns a detail that names devices with no more than that; "" if it names none.
+func devicesOf(text string) string {
+	type devices struct {
+		Node    string   `json:"node"`
+		Driver  string   `json:"driver"`
+		Pool    string   `json:"pool"`
+		Devices []string `json:"devices"`
+	}
+	var list []devices
+	if json.Unmarshal([]byte(text), &list) != nil {
+		return ""
+	}
+	list = slices.DeleteFunc(list, func(x devices) bool { return len(x.Devices) == 0 })
+	if len(list) == 0 {
+		return ""
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }
 
 // dropTerminationMessages removes the termination messages of a pod's containers: with the policy
@@ -203,7 +233,7 @@ func dropTerminationMessages(pod map[string]any) {
 func (r Resource) keptFields(object map[string]any) map[string]any {
 	out := map[string]any{"apiVersion": strings.TrimPrefix(r.Group+"/"+r.Version, "/"), "kind": r.Kind}
 	for _, path := range r.keep {
-		copyPath(out, object, strings.Split(path, "."))
+		copyPath(out, object, names(path))
 	}
 	meta, _ := object["metadata"].(map[string]any)
 	all, _ := meta["annotations"].(map[string]any)
@@ -217,6 +247,16 @@ func (r Resource) keptFields(object map[string]any) map[string]any {
 	}
 	if to, ok := out["metadata"].(map[string]any); ok && len(notes) > 0 {
 		to["annotations"] = notes
+	}
+	return out
+}
+
+// names returns the names of a path: fields with a dot between them. A dot in a name is written as \.
+func names(path string) []string {
+	const dot = "\x00"
+	out := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
+	for i := range out {
+		out[i] = strings.ReplaceAll(out[i], dot, ".")
 	}
 	return out
 }
