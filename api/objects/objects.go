@@ -8,10 +8,7 @@ package objects
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,32 +111,6 @@ func (c *Client[T, L]) List(ctx context.Context, o metav1.ListOptions) (L, error
 	out := c.newList()
 	err := c.to(c.group.server.Get(), &o).Timeout(timeout(o)).Do(ctx).Into(out)
 	return out, err
-}
-
-// ErrTooLarge is the error of ListWithin about an answer that is too large.
-var ErrTooLarge = errors.New("the answer is too large")
-
-// ListWithin is List for objects that others fill with what they like: it reads no more bytes of the answer than most,
-// and returns ErrTooLarge if there are more. It asks for JSON.
-func (c *Client[T, L]) ListWithin(ctx context.Context, o metav1.ListOptions, most int64) (L, error) {
-	out := c.newList()
-	body, err := c.to(c.group.server.Get(), &o).Timeout(timeout(o)).SetHeader("Accept",
-		runtime.ContentTypeJSON).Stream(ctx)
-	if err != nil {
-		return out, err
-	}
-	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, most+1))
-	switch {
-	case err != nil:
-		return out, fmt.Errorf("read a list of %s: %w", c.resource, err)
-	case int64(len(text)) > most:
-		return out, fmt.Errorf("list %s: %w: it has more than %d bytes", c.resource, ErrTooLarge, most)
-	}
-	if err := json.Unmarshal(text, out); err != nil {
-		return out, fmt.Errorf("decode a list of %s: %w", c.resource, err)
-	}
-	return out, nil
 }
 
 // Watch returns a watch of the objects that the options select. It lasts until ctx ends, the caller stops it, or the

@@ -60,6 +60,7 @@ var keys = map[string]string{
 	"api/pod name":                   "tenon.sh/numa-policy",
 	"cluster/nrt name":               "tenon.sh/held",
 	"node/agent key":                 "kubernetes.io/config.mirror",
+	"node/arbiter key":               "kubernetes.io/config.mirror",
 	"cluster/live key":               "kubernetes.io/config.mirror",
 	"cluster/kube key":               "",
 	"cluster/stage key":              "",

@@ -245,15 +245,36 @@ func (p *pods) refresh(ctx context.Context) error {
 		return nil
 	}
 	here := fields.OneTermEqualSelector("spec.nodeName", p.node).String()
-	all, err := p.client.List(ctx, metav1.ListOptions{FieldSelector: here})
+	var all []*v1.Pod
+	err := p.client.Each(ctx, metav1.ListOptions{FieldSelector: here}, func(pod *v1.Pod) { all = append(all, used(pod)) })
 	if err != nil {
 		return fmt.Errorf("list pods of node %s: %w", p.node, err)
 	}
-	p.listed, p.asked = nil, time.Now()
-	for i := range all.Items {
-		p.listed = append(p.listed, &all.Items[i])
-	}
+	p.listed, p.asked = all, time.Now()
 	return nil
+}
+
+// used returns what of a listed pod is used. The rest may have a megabyte, and the agent has little memory.
+func used(p *v1.Pod) *v1.Pod {
+	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+		Spec:   v1.PodSpec{NodeName: p.Spec.NodeName, Resources: p.Spec.Resources},
+		Status: v1.PodStatus{Phase: p.Status.Phase}}
+	for _, key := range []string{v1.MirrorPodAnnotationKey, v1alpha1.DecisionAnnotation} {
+		if value, ok := p.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+		}
+	}
+	if o := metav1.GetControllerOf(p); o != nil {
+		out.OwnerReferences = []metav1.OwnerReference{*o}
+	}
+	for to, from := range map[*[]v1.Container][]v1.Container{&out.Spec.InitContainers: p.Spec.InitContainers,
+		&out.Spec.Containers: p.Spec.Containers} {
+		for i := range from {
+			*to = append(*to, v1.Container{Name: from[i].Name, RestartPolicy: from[i].RestartPolicy,
+				Resources: from[i].Resources})
+		}
+	}
+	return out
 }
 
 // devices returns the devices that the kubelet has given to the containers of a pod, in ascending order of container
