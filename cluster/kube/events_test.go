@@ -79,3 +79,25 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 		}
 	}
 }
+
+// A pod that claims by its label to be of a job of an operator is one of its pods, in its own namespace only.
+func TestPodsThatClaimToBeOfAJob(t *testing.T) {
+	r, err := NewReader(&rest.Config{Host: "http://server", Transport: answering(func(q *http.Request) *http.Response {
+		answer := `{"kind": "PodList", "apiVersion": "v1", "items": []}`
+		if strings.Contains(q.URL.Path, "/namespaces/web/") &&
+			q.URL.Query().Get("labelSelector") == "volcano.sh/job-name=train" {
+			answer = `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"namespace": "web", "name": "liar"}}]}`
+		}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(answer)), Request: q}
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.labelledPods(t.Context(), "vcjob", "web", "train"); err != nil || len(got) != 1 {
+		t.Errorf("pods %v, %v", got, err)
+	}
+	if got, err := r.labelledPods(t.Context(), "vcjob", "ml", "train"); err == nil {
+		t.Errorf("pods of another namespace: %v", got)
+	}
+}

@@ -1,7 +1,9 @@
 package bundle_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -408,6 +410,22 @@ func TestABundleKnowsWhoMayDoWhat(t *testing.T) {
 		if err != nil || got.Status.Allowed != want {
 			t.Errorf("%s: %v, %v; want %v", verb, got.Status.Allowed, err, want)
 		}
+	}
+}
+
+// An archive that unpacks to more than any bundle is not unpacked.
+func TestArchivesThatAreTooLarge(t *testing.T) {
+	var file bytes.Buffer
+	zip := gzip.NewWriter(&file)
+	head := &tar.Header{Name: "logs/x", Size: 600 << 20, Mode: 0o600}
+	if err := tar.NewWriter(zip).WriteHeader(head); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Read(&file); err == nil || !strings.Contains(err.Error(), "larger than any") {
+		t.Errorf("a file of %d bytes: %v", head.Size, err)
 	}
 }
 

@@ -166,7 +166,10 @@ func (p *Plugin) serves(pod *v1.Pod, name string) bool {
 }
 
 // The attribute that marks devices, and the selectors of named requests: only marked devices, or none.
-const mark = "tenon.sh/near"
+const (
+	markDomain, markName = "tenon.sh", "near"
+	mark                 = markDomain + "/" + markName
+)
 
 var (
 	onlyMarked = selecting(`"near" in device.attributes["tenon.sh"]`)
@@ -175,6 +178,35 @@ var (
 
 func selecting(expression string) resourcev1.DeviceSelector {
 	return resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}
+}
+
+// marked reports whether a driver has published the attribute that marks devices. An attribute without a domain has the
+// driver's.
+func marked(driver string, name resourcev1.QualifiedName) bool {
+	return name == mark || name == markName && driver == markDomain
+}
+
+// unmark removes the marks that drivers have published: only this package knows which devices are near.
+func (o *offer) unmark() {
+	for k, s := range o.slices {
+		var devices []resourcev1.Device
+		for i := range s.Spec.Devices {
+			for name := range s.Spec.Devices[i].Attributes {
+				if !marked(s.Spec.Driver, name) {
+					continue
+				}
+				if devices == nil {
+					devices = slices.Clone(s.Spec.Devices)
+				}
+				devices[i].Attributes = maps.Clone(devices[i].Attributes)
+				delete(devices[i].Attributes, name)
+			}
+		}
+		if devices != nil {
+			copied := *s
+			copied.Spec.Devices, o.slices[k] = devices, &copied
+		}
+	}
 }
 
 // mark marks the devices of a node that are known to be on the given NUMA nodes.
@@ -288,6 +320,7 @@ func (p *Plugin) runLimited(
 	o offer,
 ) (a *attempt, failed bool, fault *fwk.Status) {
 	name := info.Node().Name
+	o.unmark()
 	if n := c.nodes[name]; n != nil {
 		o.mark(n, name, near)
 	}

@@ -65,6 +65,24 @@ func TestAPodDemandsTheDevicesOfARequest(t *testing.T) {
 	}
 }
 
+// A driver cannot make a device near by the attribute that marks near ones.
+func TestADriverThatMarksItsDevices(t *testing.T) {
+	yes := resourcev1.DeviceAttribute{BoolValue: new(true)}
+	for driver, name := range map[string]resourcev1.QualifiedName{gpuDriver: "tenon.sh/near", "tenon.sh": "near"} {
+		b := newBench(t)
+		devices := b.gpus(0)
+		b.slices[0].Spec.Driver = driver
+		devices[0].Attributes[name] = yes
+		b.near = steer.Near{NUMAs: []int{1}}
+		b.isRefused(t, b.demanding("claim:claim-0", wanting("r", "gpu", 1)), noneNear)
+		if devices[0].Attributes[name].BoolValue != yes.BoolValue {
+			t.Error("the slice has changed")
+		}
+		b.near = steer.Near{NUMAs: []int{0}}
+		b.grants(t, b.demanding("claim:claim-0", wanting("r", "gpu", 1)), "claim-0/r "+driver+"/node/gpu-0")
+	}
+}
+
 // A request for all devices is fulfilled as a whole. One that would get a far device is not met by the near ones.
 func TestAPodDemandsAllDevicesOfAClass(t *testing.T) {
 	b := newBench(t)
