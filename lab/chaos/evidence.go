@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/scheduler/inspect"
@@ -126,22 +127,35 @@ func (r *run) knowledge(ctx context.Context, node string) string {
 	for _, uid := range slices.Sorted(maps.Keys(have)) {
 		out += fmt.Sprintf("managers: %s %v\n", uid, have[uid])
 	}
-	return out + r.countedEnds(node)
+	return out + r.counts(node)
 }
 
-// countedEnds returns the pods that kube-scheduler counts on a node although they are gone or have ended.
-func (r *run) countedEnds(node string) (out string) {
+// counts describes the pods that kube-scheduler counts on a node although they are gone or have ended, and the pods
+// that are assumed there or nominated to it.
+func (r *run) counts(node string) (out string) {
 	info := r.tenon.Kube.Cache.Dump().Nodes[node]
 	if info == nil {
 		return "kube-scheduler does not know it\n"
 	}
 	lives, _ := r.record.all()
 	for _, p := range info.Pods {
-		at := slices.IndexFunc(lives, func(l life) bool { return l.pod.UID == p.GetPod().UID })
-		if at < 0 || lives[at].over() {
-			pod := p.GetPod()
+		pod := p.GetPod()
+		at := slices.IndexFunc(lives, func(l life) bool { return l.pod.UID == pod.UID })
+		switch {
+		case at < 0 || lives[at].over():
 			out += fmt.Sprintf("kube-scheduler counts pod %s %s (%s), deleted %v\n", pod.Name, pod.UID, pod.Status.Phase,
 				pod.DeletionTimestamp)
+		case lives[at].pod.Spec.NodeName == "":
+			out += fmt.Sprintf("kube-scheduler assumes pod %s of gang %q there\n", pod.Name, pod.Labels[gangLabel])
+		}
+	}
+	for _, p := range r.tenon.Kube.SchedulingQueue.NominatedPodsForNode(node) {
+		out += fmt.Sprintf("kube-scheduler has pod %s %s nominated there\n", p.GetPod().Name, p.GetPod().UID)
+	}
+	for _, l := range lives {
+		if !l.over() && l.pod.Spec.NodeName == "" && l.pod.Status.NominatedNodeName == node {
+			out += fmt.Sprintf("pod %s of gang %q is nominated there, priority %d, made at %v\n", l.pod.Name,
+				l.pod.Labels[gangLabel], ptr.Deref(l.pod.Spec.Priority, 0), l.pod.CreationTimestamp)
 		}
 	}
 	return out
