@@ -27,7 +27,7 @@ const largest = 100_000
 // NUMA nodes per machine.
 func growthLayer(ctx context.Context, o options) (found, error) {
 	if o.alone {
-		return aloneLayer(ctx, o.nodes)
+		return aloneLayer(ctx, o.nodes, o.full)
 	}
 	var sizes []synthetic.Size
 	for _, n := range []int{100, 1000, 5000, 20000} {
@@ -65,9 +65,9 @@ func growthLayer(ctx context.Context, o options) (found, error) {
 		charts: map[string]string{"performance-growth.svg": drawPlots(nodes, numas)}}, nil
 }
 
-// aloneLayer measures one cluster, without NodeResourceTopologyMatch.
-func aloneLayer(ctx context.Context, nodes int) (found, error) {
-	cells, err := contend(ctx, []string{rounds.Plain, rounds.Tenon}, []synthetic.Size{{Nodes: nodes, Full: 50}})
+// aloneLayer measures one cluster, full to some percent of its CPUs, without NodeResourceTopologyMatch.
+func aloneLayer(ctx context.Context, nodes, full int) (found, error) {
+	cells, err := contend(ctx, []string{rounds.Plain, rounds.Tenon}, []synthetic.Size{{Nodes: nodes, Full: full}})
 	if err != nil {
 		return found{}, err
 	}

@@ -28,6 +28,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "docs", "folder of the pages")
 	flag.IntVar(&o.rounds, "rounds", 300, "how often each measurement of the core is repeated")
 	flag.IntVar(&o.nodes, "nodes", 20000, "the most nodes of a cluster")
+	flag.IntVar(&o.full, "full", 50, "with -alone: how full the cluster is, in percent of CPUs")
 	flag.BoolVar(&o.alone, "alone", false,
 		"with -growth: measure only the cluster of -nodes, for kube-scheduler and Tenon")
 	for _, l := range layers {
@@ -51,6 +52,7 @@ type options struct {
 	dir           string
 	rounds, nodes int
 	alone         bool
+	full          int
 	wanted        map[string]bool // names of layers; empty means all
 }
 
@@ -80,6 +82,9 @@ var layers = []layer{
 func run(ctx context.Context, o options) error {
 	if o.rounds < 1 || o.rounds > 1e6 || o.nodes < 100 || o.nodes > 100_000 {
 		return fmt.Errorf("%d rounds, %d nodes: 1 to 1000000 rounds and 100 to 100000 nodes are possible", o.rounds, o.nodes)
+	}
+	if o.alone && (o.full < 0 || o.full > 100) {
+		return fmt.Errorf("-full %d: 0 to 100 percent are possible", o.full)
 	}
 	if _, err := os.Stat(o.dir); err != nil && o.docs {
 		return fmt.Errorf("folder of the pages: %w", err)

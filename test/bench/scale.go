@@ -68,7 +68,7 @@ func timeTable(all []weight) string {
 	var b strings.Builder
 	b.WriteString(section.Where() + "\n\n")
 	b.WriteString("| CPUs, NUMA nodes | pods | agent: to JSON | scheduler: from JSON | " +
-		"scheduler: CPUs for 200 layouts/s |\n|---|---:|---:|---:|---:|\n")
+		"its CPUs at 200 events/s |\n|---|---:|---:|---:|---:|\n")
 	for _, w := range all {
 		l := shownDemands[0].load(w)
 		fmt.Fprintf(&b, "| %d, %d | %d | %.0f us | %.0f us | %.2f |\n", w.cpus(), w.numas, w.pods, w.encode/1e3,
