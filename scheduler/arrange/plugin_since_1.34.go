@@ -16,5 +16,8 @@ func New(context.Context, runtime.Object, fwk.Handle, Planner) (fwk.Plugin, erro
 	return nil, errors.New("plugin " + Name + " needs a scheduler of Kubernetes 1.37 or later: remove it from the profile")
 }
 
+// Planned returns false.
+func Planned(fwk.CycleState) bool { return false }
+
 // Placed records that a pod was reserved.
 func Placed(fwk.CycleState, string, func() int64) {}

@@ -250,6 +250,12 @@ func roundOf(cs fwk.CycleState) (*cycle, *round) {
 	return c, r
 }
 
+// Planned reports whether a cycle belongs to an attempt in which the nodes of pods are planned.
+func Planned(cs fwk.CycleState) bool {
+	_, r := roundOf(cs)
+	return r != nil && r.index%(maxTries+1) != 0
+}
+
 // Placed records that a pod was reserved. The plugin that books what pods hold has to call it. Within a group cycle,
 // Placed calls cost for the cost of the pod's place; a nil cost is none.
 func Placed(cs fwk.CycleState, uid string, cost func() int64) {

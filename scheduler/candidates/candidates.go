@@ -90,7 +90,7 @@ type Attempt struct {
 // also returns nil if the pod fits nowhere, since then every node has to report its reason.
 func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[string] {
 	grouped := fwk.Grouped(a.Pod)
-	if s == nil || grouped && !s.onAll(all) {
+	if s == nil || grouped && !OnAll(s.handle, all) {
 		return nil
 	}
 	fit := a.Fits.Len()
@@ -115,10 +115,10 @@ func (s *Selector) Names(ctx context.Context, a *Attempt, all int) sets.Set[stri
 	return names
 }
 
-// onAll reports whether the framework tries a group on all nodes, and not on a placement of some. Only the snapshot of
-// kube-scheduler 1.37 and later shows that.
-func (s *Selector) onAll(nodes int) bool {
-	snap, ok := s.handle.SnapshotSharedLister().(interface{ NumNodesInPlacement() int })
+// OnAll reports whether the framework tries a group on all nodes, so many, and not on a placement of some. Only the
+// snapshot of kube-scheduler 1.37 and later shows that.
+func OnAll(h fwk.Handle, nodes int) bool {
+	snap, ok := h.SnapshotSharedLister().(interface{ NumNodesInPlacement() int })
 	return ok && snap.NumNodesInPlacement() == nodes
 }
 

@@ -67,6 +67,9 @@ func (s *Shared) wrapFailureHandler(sched *scheduler.Scheduler) {
 		others, attempt := refusedByOthers(p, status), s.waiting.Attempt(string(pod.UID))
 		handle := func(ctx context.Context, status *fwk.Status) {
 			next(ctx, f, info, status, nominating, start)
+			if p != nil && s.narrowedInVain(pod) {
+				p.tryAgain(pod)
+			}
 			s.waiting.Failed(waiter{p}, pod, attempt, others)
 		}
 		light := s.maybeLater(p, pod, status, nominating)

@@ -7,7 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/cluster/claims"
@@ -140,6 +142,35 @@ func TestNominatedPodsKeepTheirRoomWhileTheyAreTried(t *testing.T) {
 		full, err := p.promises.Keep(promise.Request{Name: "ml/" + c.pod.Name}, []promise.Place{x})
 		if err != nil || len(full) != c.full {
 			t.Errorf("beside pod %s, which is nominated, full are %v (%v), want %d nodes", c.pod.Name, full, err, c.full)
+		}
+	}
+}
+
+// A group cycle shows a pod on its node before it is reserved there. The pod counts once beside what is kept for
+// others.
+func TestAPodThatIsShownOnItsNodeCountsOnce(t *testing.T) {
+	own := cpus("own", 4)
+	own.Annotations = map[string]string{apipod.ConsumeAnnotation: "r", apipod.ClassAnnotation: apipod.Class}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{
+		Allocatable: podOf("", "cpu=8 memory=64Gi pods=10").Spec.Containers[0].Resources.Requests}}
+	for shown, others := range map[string][]*v1.Pod{"": nil, "own": {bind(own.DeepCopy(), "n")}} {
+		p := newPlugin(t, refuse)
+		f, err := frameworkruntime.NewFramework(t.Context(), frameworkruntime.Registry{}, nil,
+			viewOf(internalcache.NewSnapshot(others, []*v1.Node{node}))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.handle, p.promises, p.amounts = f, p.newKeeper(), inMemory(t, node)
+		p.promises.Open()
+		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
+		cs := cycle(t, p, own)
+		a := p.read(cs, own)
+		x := promise.Place{Node: "n", Pod: promise.Pod{Pod: a.pod, Demand: a.demand, Needs: a.needs}}
+		if err := p.promises.Restore(promise.Request{Name: own.Namespace + "/r"}, []promise.Place{x, x}); err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Reserve(t.Context(), cs, own, "n"); !s.IsSuccess() {
+			t.Errorf("with the pod %q on the node: %s", shown, s.Message())
 		}
 	}
 }

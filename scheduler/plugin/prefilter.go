@@ -66,7 +66,7 @@ func (p *Plugin) PreFilter(
 	cs.Write(stateKey, s)
 	p.last.Store(&current{cs, s})
 	if a := p.asks(cs, pod); a != nil {
-		if kept := p.redeem(a, s, pod, nodes); kept != nil {
+		if kept := p.redeem(cs, a, s, pod, nodes); kept != nil {
 			s.named = kept
 			return &fwk.PreFilterResult{NodeNames: kept}, nil
 		}

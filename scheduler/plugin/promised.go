@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +14,8 @@ import (
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
+	"github.com/tenon-numa/tenon/scheduler/arrange"
+	"github.com/tenon-numa/tenon/scheduler/candidates"
 	"github.com/tenon-numa/tenon/scheduler/capacity"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
 	"github.com/tenon-numa/tenon/scheduler/promise"
@@ -99,7 +102,7 @@ func (p *Plugin) usedIn(cs fwk.CycleState) *asked {
 // redeem takes the room that is kept for the pod back in the cycle's view of the nodes, and returns these nodes if the
 // pod should have one of them: kube-scheduler could otherwise prefer another node, and the room would stay empty until
 // the next pod of the request comes.
-func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
+func (p *Plugin) redeem(cs fwk.CycleState, a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo) sets.Set[string] {
 	kept := sets.New(p.promises.Nodes(a.request)...)
 	if len(kept) == 0 {
 		return nil
@@ -121,7 +124,7 @@ func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo
 			continue
 		}
 		bars, err := kube.Bars(pod, kube.RequiredAffinity(pod), info.Node())
-		if err != nil || len(bars) > 0 || p.inTheWay(a, info, p.promises.Amounts(name, a.request)) != nil ||
+		if err != nil || len(bars) > 0 || inTheWay(a.needs, info, p.promises.Amounts(name, a.request)) != nil ||
 			!hasAmounts(info, a.needs) {
 			continue
 		}
@@ -129,9 +132,15 @@ func (p *Plugin) redeem(a *asked, s *podState, pod *v1.Pod, nodes []fwk.NodeInfo
 			out.Insert(name)
 		}
 	}
-	// Nothing tells this plugin that an attempt of a group, or in another main program, found none of the nodes good.
-	if p.anywhere.Remove(string(pod.UID)) || len(out) == 0 || p.alone || fwk.Grouped(pod) {
+	// Nothing tells this plugin that an attempt in another main program found none of the nodes good.
+	if p.anywhere.Remove(string(pod.UID)) || len(out) == 0 || p.alone {
 		return nil
+	}
+	if fwk.Grouped(pod) {
+		if p.handle == nil || !candidates.OnAll(p.handle, len(nodes)) || arrange.Planned(cs) {
+			return nil // the nodes of this attempt are chosen otherwise
+		}
+		p.anywhere.Add(pod) // until it is reserved there: kube-scheduler runs no PostFilter for pods of groups
 	}
 	a.narrowed = true
 	return out
@@ -144,7 +153,7 @@ func (p *Plugin) preFilterPlain(cs fwk.CycleState, pod *v1.Pod, nodes []fwk.Node
 	if a == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if kept := p.redeem(a, nil, pod, nodes); kept != nil {
+	if kept := p.redeem(cs, a, nil, pod, nodes); kept != nil {
 		return &fwk.PreFilterResult{NodeNames: kept}, nil
 	}
 	return nil, nil
@@ -156,9 +165,18 @@ func (p *Plugin) takesNow(s *podState, name string) bool {
 	return n != nil && p.guard.Distrusts(n) == 0 && s.takes(n) && p.guard.Refuses(n, s.pod, s.demand) == 0
 }
 
-// inTheWay returns the status of a node that has room for the pod only in what is kept for others, or nil.
-func (p *Plugin) inTheWay(a *asked, info fwk.NodeInfo, kept whatif.Amounts) *fwk.Status {
-	if len(kept) == 0 || !hasAmounts(info, a.needs) || hasAmounts(info, a.needs.Add(kept)) {
+// beside returns the amounts that a pod needs beside those that a view of the node counts already. A group cycle adds a
+// pod to its view before it is reserved (assume of pkg/scheduler/schedule_one.go in 1.37).
+func (a *asked) beside(pod *v1.Pod, info fwk.NodeInfo) whatif.Amounts {
+	if slices.ContainsFunc(info.GetPods(), func(x fwk.PodInfo) bool { return x.GetPod().UID == pod.UID }) {
+		return nil
+	}
+	return a.needs
+}
+
+// inTheWay returns the status of a node that has these amounts only in what is kept for others, or nil.
+func inTheWay(needs whatif.Amounts, info fwk.NodeInfo, kept whatif.Amounts) *fwk.Status {
+	if len(kept) == 0 || !hasAmounts(info, needs) || hasAmounts(info, needs.Add(kept)) {
 		return nil // where the pod does not fit anyway, kube-scheduler's own plugins say why
 	}
 	return fwk.NewStatus(fwk.Unschedulable, keptText)
@@ -172,7 +190,7 @@ func (p *Plugin) filterAmounts(cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo
 	if a == nil {
 		return nil
 	}
-	return p.inTheWay(a, info, p.promises.Amounts(info.Node().Name, a.request))
+	return inTheWay(a.needs, info, p.promises.Amounts(info.Node().Name, a.request))
 }
 
 // hasAmounts reports whether a node has plain amounts left. Resources that the node does not announce are not counted,
@@ -219,7 +237,7 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 	p.promises.Use(p.coming(cs, a, pod, node), func(kept whatif.Amounts) bool {
 		if len(kept) > 0 && p.handle != nil {
 			if info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
-				if out = p.inTheWay(a, info, kept); out != nil {
+				if out = inTheWay(a.beside(pod, info), info, kept); out != nil {
 					crowded = true
 					return false
 				}
@@ -227,6 +245,9 @@ func (p *Plugin) reserve(cs fwk.CycleState, pod *v1.Pod, node string, book func(
 		}
 		if out = book(); !out.IsSuccess() {
 			return false
+		}
+		if fwk.Grouped(pod) {
+			p.anywhere.Remove(string(pod.UID))
 		}
 		p.flights.Begin(kube.ID(pod), node, a.needs)
 		return true
@@ -322,6 +343,12 @@ func (s *Shared) nominated(n *state.Node) (with *state.Node, needs whatif.Amount
 		}
 	}
 	return n, needs, seated
+}
+
+// narrowedInVain reports whether the last attempt to place a pod of a group was about the nodes that keep room for it,
+// and has not reserved it. Its next attempt is about all nodes.
+func (s *Shared) narrowedInVain(pod *v1.Pod) bool {
+	return s.promises.IsOpen() && fwk.Grouped(pod) && s.anywhere.Has(string(pod.UID))
 }
 
 // afterFailure has a pod that fits on no node that keeps room for it look at all nodes next time. It returns true for

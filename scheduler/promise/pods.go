@@ -38,6 +38,14 @@ func (p *Pods) Remove(uid string) (had bool) {
 	return had
 }
 
+// Has reports whether a pod is there.
+func (p *Pods) Has(uid string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, has := p.pods[uid]
+	return has
+}
+
 // Take removes all pods and returns them.
 func (p *Pods) Take() map[string]*v1.Pod {
 	p.mu.Lock()
