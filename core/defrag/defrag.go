@@ -3,8 +3,9 @@
 // A pod moves by being evicted: its controller creates one like it, which gets a place as any new pod does. Invariant:
 // a [Plan] has a place for each pod that is to get room and for each pod that it moves, all at the same time, as
 // package whatif places them; it moves no pod that is not among the movers, and no more than the disruption budgets
-// allow. If [Result.Cheapest] is set, no other set of movers that does so costs less. The package refuses nothing else:
-// which pods may move, and what that costs, is the caller's decision.
+// allow, and of a gang that moves as a whole all pods or none. If [Result.Cheapest] is set, no other set of movers that
+// does so costs less. The package refuses nothing else: which pods may move, and what that costs, is the caller's
+// decision.
 package defrag
 
 import (
@@ -34,8 +35,12 @@ type Mover struct {
 
 // Gang has some of the movers.
 type Gang struct {
+	// Name names it for people.
+	Name string
 	// Most is how many of them may move, since one of them has to stay where it is, for example.
 	Most int
+	// Whole: they move together. Either none of them moves, or as many as Most; if fewer are movers, none may move.
+	Whole bool
 }
 
 // Problem is what [Find] solves.
@@ -118,9 +123,7 @@ func (p *Problem) allows(set []int) bool {
 			if left == nil {
 				left = map[int]int{}
 			}
-			if left[g]++; left[g] > p.Gangs[g-1].Most {
-				return false
-			}
+			left[g]++
 		}
 		for _, b := range p.Movers[i].Budgets {
 			if used == nil {
@@ -129,6 +132,11 @@ func (p *Problem) allows(set []int) bool {
 			if used[b]++; used[b] > p.Budgets[b] {
 				return false
 			}
+		}
+	}
+	for g, n := range left {
+		if x := &p.Gangs[g-1]; n > x.Most || n < x.Most && x.Whole {
+			return false
 		}
 	}
 	return true

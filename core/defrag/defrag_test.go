@@ -226,11 +226,26 @@ func random(t testing.TB, r *rand.Rand) Problem {
 	for i := range p.Pods {
 		p.Pods[i].Priority, p.Pods[i].Later = r.Int32N(3), r.IntN(3) == 0
 	}
-	p.Gangs = []Gang{{Most: r.IntN(3)}}
-	for i := range p.Movers {
-		p.Movers[i].Gang = max(0, r.IntN(5)-3)
-	}
+	inGangs(&p, r)
 	return p
+}
+
+// inGangs makes gangs of some movers: of one only so many may move, and the other one moves as a whole, unless another
+// pod of it may not move.
+func inGangs(p *Problem, r *rand.Rand) {
+	p.Gangs = []Gang{{Most: r.IntN(3)}, {Whole: true}}
+	for i := range p.Movers {
+		p.Movers[i].Gang = max(0, r.IntN(6)-3)
+		if p.Movers[i].Gang == 3 {
+			p.Movers[i].Gang = 2
+		}
+		if p.Movers[i].Gang == 2 {
+			p.Gangs[1].Most++
+		}
+	}
+	if r.IntN(6) == 0 {
+		p.Gangs[1].Most++
+	}
 }
 
 // oracle returns the cost of the cheapest set of movers after whose eviction everything has a place, by trying all sets
@@ -266,7 +281,7 @@ func needed(p Problem, set []int) bool {
 		}
 	}
 	for i, g := range p.Gangs {
-		if left[i+1] > g.Most {
+		if left[i+1] > g.Most || g.Whole && left[i+1] > 0 && left[i+1] < g.Most {
 			return false
 		}
 	}
@@ -353,7 +368,7 @@ func settled(p Problem, nodes []whatif.Node, wants []*whatif.Want) bool {
 // Compared with all sets and all places of small clusters, no plan costs more, and none is missing, unless the result
 // is not certain: places for pods that hold nothing exclusively are not searched.
 func TestPlansAreTheCheapest(t *testing.T) {
-	plans, moves, uncertain := 0, 0, 0
+	plans, moves, uncertain, gangs := 0, 0, 0, 0
 	for k := range uint64(*cases) {
 		p := random(t, rand.New(rand.NewPCG(*seed+k, 7)))
 		got := find(t, p)
@@ -375,10 +390,14 @@ func TestPlansAreTheCheapest(t *testing.T) {
 		}
 		plans++
 		moves += len(got.Plan.Moves)
+		if slices.ContainsFunc(got.Plan.Moves, func(m Move) bool { return p.Movers[m.Mover].Gang == 2 }) {
+			gangs++
+		}
 		verify(t, p, got.Plan)
 	}
-	t.Logf("%d clusters, %d plans, %d moves; %d answers are not certain", *cases, plans, moves, uncertain)
-	if plans < *cases/4 || moves < *cases/8 {
+	t.Logf("%d clusters, %d plans, %d with a gang, %d moves; %d answers are not certain", *cases, plans, gangs, moves,
+		uncertain)
+	if plans < *cases/4 || moves < *cases/8 || gangs < *cases/100 {
 		t.Errorf("only %d plans and %d moves: the clusters test too little", plans, moves)
 	}
 }
@@ -434,7 +453,7 @@ func TestPlansOfLargerClusters(t *testing.T) {
 
 // The search that large clusters get finds nearly all plans of small ones, and most of them are the cheapest.
 func TestTheSearchOfLargeClusters(t *testing.T) {
-	there, found, cheapest := 0, 0, 0
+	there, found, cheapest, proved := 0, 0, 0, 0
 	for k := range uint64(*cases) {
 		p := random(t, rand.New(rand.NewPCG(*seed+k, 11)))
 		p.Trials, p.Looks = 1000, 1_000_000
@@ -459,12 +478,19 @@ func TestTheSearchOfLargeClusters(t *testing.T) {
 			t.Fatalf("seed %d: %+v costs less than the cheapest %+v", *seed+k, s.best.Cost, want.Plan.Cost)
 		default:
 			found++
+			is, err := s.proved(base)
+			if err != nil || is && s.best.Cost != want.Plan.Cost {
+				t.Fatalf("seed %d: %+v is proved to be the cheapest (%v), and %+v is", *seed+k, s.best.Cost, err, want.Plan.Cost)
+			}
+			if is {
+				proved++
+			}
 			if s.best.Cost == want.Plan.Cost {
 				cheapest++
 			}
 		}
 	}
-	t.Logf("%d plans: found %d, of which %d are the cheapest", there, found, cheapest)
+	t.Logf("%d plans: found %d, of which %d are the cheapest, %d by proof", there, found, cheapest, proved)
 	if found < there*9/10 || cheapest < there*8/10 {
 		t.Errorf("of %d plans %d were found, %d of them the cheapest", there, found, cheapest)
 	}

@@ -81,6 +81,7 @@ type search struct {
 	step    func() error
 	failed  error         // of step, in a look
 	on      map[int][]int // movers by node, ascending
+	whole   map[int][]int // movers of gangs that move as a whole, by gang, ascending
 	trials  int
 	limit   int // of trials, for the present part of the search
 	looks   int
@@ -102,17 +103,39 @@ type trial struct {
 
 // newSearch returns a search, and the movers that have to move.
 func newSearch(p Problem, step func() error) (s *search, base []int) {
-	s = &search{Problem: p, step: step, on: map[int][]int{}, tried: map[string]bool{}, cleared: map[string]whatif.Node{},
-		known: map[string][][]int{}}
+	s = &search{Problem: p, step: step, on: map[int][]int{}, whole: map[int][]int{}, tried: map[string]bool{},
+		cleared: map[string]whatif.Node{}, known: map[string][][]int{}}
 	for i, m := range p.Movers {
-		s.on[m.Node] = append(s.on[m.Node], i)
+		if m.Gang > 0 && p.Gangs[m.Gang-1].Whole {
+			s.whole[m.Gang] = append(s.whole[m.Gang], i)
+		}
 	}
-	for _, at := range p.Empty {
-		base = append(base, s.on[at]...)
+	for i, m := range p.Movers {
+		if all := s.with(i); s.allows(all) {
+			s.on[m.Node] = append(s.on[m.Node], i)
+		}
+		if slices.Contains(p.Empty, m.Node) {
+			base = append(base, i)
+		}
 	}
-	base = append(base, p.Must...)
-	slices.Sort(base)
-	return s, slices.Compact(base)
+	return s, s.closed(append(base, p.Must...))
+}
+
+// with returns the movers that move if a mover does, ascending: itself, or its gang.
+func (s *search) with(mover int) []int {
+	if g := s.Movers[mover].Gang; g > 0 && s.Gangs[g-1].Whole {
+		return s.whole[g]
+	}
+	return []int{mover}
+}
+
+// closed returns a set with all other movers that move if its own do, ascending.
+func (s *search) closed(set []int) (out []int) {
+	for _, i := range set {
+		out = append(out, s.with(i)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // turn is a pod that gets a place: a goal, or the successor of a mover.
@@ -263,12 +286,14 @@ func (s *search) without(set []int) []whatif.Node {
 	return nodes
 }
 
-// after returns a node without some movers.
+// after returns a node without some movers, as far as they are there.
 func (s *search) after(n *whatif.Node, movers []int) *whatif.Node {
 	var residents []whatif.Resident
 	var all []int
-	for k, i := range movers {
-		residents, all = append(residents, s.Movers[i].Resident), append(all, k)
+	for _, i := range movers {
+		if s.Nodes[s.Movers[i].Node].Name == n.Name {
+			residents, all = append(residents, s.Movers[i].Resident), append(all, len(all))
+		}
 	}
 	out := n.After(residents, all)
 	out.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(x whatif.Resident) bool {
@@ -370,9 +395,7 @@ func (s *search) enlarged(t trial) (out [][]int) {
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return a.cost.Compare(b.cost) })
 	for _, x := range all[:min(len(all), maxNodes)] {
-		set := slices.Concat(t.set, x.add)
-		slices.Sort(set)
-		out = append(out, set)
+		out = append(out, union(t.set, x.add))
 	}
 	return out
 }

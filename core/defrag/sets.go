@@ -12,8 +12,8 @@ import (
 
 // This file makes sets of movers: those without which a pod fits on a node, and all in the order of their costs.
 
-// enough returns sets of movers of a node without which takes returns true for the node, the cheapest first. None of
-// them has a pod that need not go.
+// enough returns sets of movers without whose movers of a node takes returns true for the node, the cheapest first.
+// None of them has a pod that need not go, apart from the gangs that move with the others.
 func (s *search) enough(n *whatif.Node, movers []int, takes func(n *whatif.Node) bool) (out [][]int) {
 	left := maxLooks
 	works := func(set []int) bool {
@@ -24,7 +24,8 @@ func (s *search) enough(n *whatif.Node, movers []int, takes func(n *whatif.Node)
 		return nil
 	}
 	keep := func(set []int) {
-		if slices.Sort(set); s.allows(set) && !slices.ContainsFunc(out, func(x []int) bool { return slices.Equal(x, set) }) {
+		set = s.closed(set)
+		if s.allows(set) && !slices.ContainsFunc(out, func(x []int) bool { return slices.Equal(x, set) }) {
 			out = append(out, set)
 		}
 	}
@@ -32,6 +33,7 @@ func (s *search) enough(n *whatif.Node, movers []int, takes func(n *whatif.Node)
 		if left <= 0 {
 			break
 		}
+		pool = among(movers, s.closed(pool))
 		if len(pool) < len(movers) && !works(pool) {
 			continue
 		}
@@ -39,7 +41,10 @@ func (s *search) enough(n *whatif.Node, movers []int, takes func(n *whatif.Node)
 		for _, order := range [][]int{s.by(pool, s.dear), s.by(pool, s.small)} {
 			gone := slices.Clone(pool)
 			for _, i := range order {
-				rest := slices.DeleteFunc(slices.Clone(gone), func(k int) bool { return k == i })
+				rest := minus(gone, s.with(i))
+				if len(rest) == len(gone) {
+					continue // it has stayed with its gang
+				}
 				if left > -maxLooks && len(rest) > 0 && works(rest) {
 					gone = rest
 				}
@@ -106,7 +111,8 @@ func (s *search) cheapest(movers []int, works func([]int) bool, known [][]int) [
 	return found
 }
 
-// ascending makes the sets of a pool, each with all movers of base, in the order of their costs, as long as worth
+// ascending makes the sets of a pool, each with all movers of base and with all that move if its own do, in the
+// order of their costs, as long as worth
 // returns true, and returns the first for which works returns true; nil if there is none. cut is true if it ended after
 // limit sets.
 func (s *search) ascending(
@@ -115,12 +121,11 @@ func (s *search) ascending(
 	worth func(Cost) bool,
 	works func([]int) (bool, error),
 ) (found []int, cut bool, err error) {
-	order := slices.Clone(pool)
-	slices.SortStableFunc(order, func(i, j int) int { return s.Cost([]int{i}).Compare(s.Cost([]int{j})) })
+	order := s.units(pool)
+	slices.SortStableFunc(order, func(a, b []int) int { return s.Cost(a).Compare(s.Cost(b)) })
 	q := &queue{}
 	push := func(from []int, k int) {
-		set := append(slices.Clone(from), order[k])
-		slices.Sort(set)
+		set := union(from, order[k])
 		if c := s.Cost(set); s.allows(set) && worth(c) {
 			heap.Push(q, candidate{set, k, c})
 		}
@@ -143,7 +148,30 @@ func (s *search) ascending(
 	return nil, false, nil
 }
 
-// candidate is a set to be tried; last is the position in the order of the pool of the mover that was added last.
+// units returns what moves by itself of a pool: single movers, and gangs that move as a whole.
+func (s *search) units(pool []int) (out [][]int) {
+	seen := map[int]bool{}
+	for _, i := range pool {
+		all := s.with(i)
+		if !seen[all[0]] {
+			seen[all[0]] = true
+			out = append(out, all)
+		}
+	}
+	return out
+}
+
+// minus returns the movers of a set that are not in another one.
+func minus(set, other []int) []int {
+	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return slices.Contains(other, i) })
+}
+
+// among returns the movers of a set that are in another one as well.
+func among(set, other []int) []int {
+	return slices.DeleteFunc(slices.Clone(set), func(i int) bool { return !slices.Contains(other, i) })
+}
+
+// candidate is a set to be tried; last is the position in the order of the pool of the unit that was added last.
 type candidate struct {
 	set  []int
 	last int

@@ -41,8 +41,8 @@ type Fit struct{ Before, After int }
 //
 // It evicts what makes room on single nodes for one more pod of a shape, the set first that brings most for each of its
 // pods. Shapes that are worth most should come first in w. With at most [Exhaustive] movers it then tries all sets. It
-// does not use p.Pods, p.Empty and p.Must. It calls step before every pod that it tries to place; if step returns an
-// error, FindUsual returns that error.
+// does not use p.Pods, p.Empty and p.Must, and moves no gang that moves as a whole. It calls step before every pod that
+// it tries to place; if step returns an error, FindUsual returns that error.
 func FindUsual(p Problem, w Usual, step func() error) (out Result, fits []Fit, err error) {
 	u, err := newUsual(p, w, step)
 	if err != nil {
@@ -87,6 +87,12 @@ type outcome struct {
 
 func newUsual(p Problem, w Usual, step func() error) (*usual, error) {
 	p.Pods, p.Empty, p.Must = nil, nil, nil
+	p.Gangs = slices.Clone(p.Gangs)
+	for i := range p.Gangs {
+		if p.Gangs[i].Whole {
+			p.Gangs[i] = Gang{}
+		}
+	}
 	u := &usual{Usual: w, plan: whatif.New(p.Nodes, p.Rules), tries: map[string]*outcome{}}
 	u.search, _ = newSearch(p, step)
 	u.still = &outcome{plan: &Plan{After: p.Nodes}, fit: make([]int, len(w.Shapes))}
