@@ -49,14 +49,15 @@ func (m mover) Run(ctx context.Context, p cli.MovePlan, again cli.Again, say fun
 func podsOn(moves []room.Move) (out []cli.PodOn) {
 	for _, x := range moves {
 		out = append(out, cli.PodOn{Pod: document.Pod{Namespace: x.Namespace, Name: x.Name, UID: string(x.UID)},
-			Node: x.From, To: x.To})
+			Node: x.From, To: x.To, Gang: x.Gang})
 	}
 	return out
 }
 
 func movesOf(pods []cli.PodOn) (out []room.Move) {
 	for _, x := range pods {
-		out = append(out, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node, To: x.To})
+		out = append(out, room.Move{NamespacedName: named(x), UID: types.UID(x.UID), From: x.Node, To: x.To,
+			Gang: x.Gang})
 	}
 	return out
 }

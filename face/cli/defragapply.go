@@ -60,6 +60,8 @@ type PodOn struct {
 	Node string
 	// To is the node of a move's new place.
 	To string
+	// Gang is equal for pods that leave at the same time; "" for a pod that may leave by itself.
+	Gang string
 }
 
 // MoveOptions select how a plan is carried out; the flags of the command explain them.
@@ -277,7 +279,7 @@ func (d *defragmentation) order() (out MovePlan) {
 	for _, m := range d.result.Plan.Moves {
 		x := &d.problem.Movers[m.Mover]
 		out.Moves = append(out.Moves, PodOn{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
-			d.problem.Nodes[m.To.Node].Name})
+			d.problem.Nodes[m.To.Node].Name, d.gangOf(x)})
 	}
 	if !out.Pinned {
 		slices.SortFunc(out.Moves, func(a, b PodOn) int {
@@ -357,6 +359,7 @@ func (d *defragmentation) announce(w io.Writer, o MoveOptions) error {
 	if d.usual != nil {
 		kept = "One after the other: the scheduler is first asked to keep a place for its successor."
 	}
+	kept += d.gangsText()
 	if d.bare {
 		kept += " Those without a controller end for good."
 	}

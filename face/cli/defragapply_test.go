@@ -10,12 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/defrag"
+	"github.com/tenon-numa/tenon/internal/golden"
 )
 
 // recorded records what it is to carry out. It asks once whether the plan still works.
@@ -65,6 +68,50 @@ func apply(t *testing.T, edit func(m map[string]any), later func(*v1.Pod), w *re
 	return runWith(t, s, "", append([]string{"defrag", "apply", file}, args...)...)
 }
 
+// Of a gang that moves as a whole, the program that carries a plan out learns which pods leave at the same time. If one
+// of them may not move any more, the plan does not work.
+func TestAGangIsMovedAsAWhole(t *testing.T) {
+	whole, pods := *moving, 2
+	whole.Movers = func(ctx context.Context, s Stage, b defrag.Bounds, at time.Time) (defrag.Field, error) {
+		f, err := moving.Movers(ctx, s, b, at)
+		f.Budgets, f.Gangs = []int{2}, []defrag.Gang{{Name: "ml/g", Most: pods, Whole: true}}
+		for i := range f.Movers {
+			if m := &f.Movers[i]; m.Pod.Name == "train-2" {
+				m.Weight = 9
+			} else {
+				m.Gang = 1
+			}
+		}
+		return f, err
+	}
+	w := &recorded{}
+	s := Setup{Stages: stages([]byte(scattered(t, nil))),
+		Move: func(Kubeconfig, MoveOptions) (Mover, error) { return w, nil }}
+	s.Stages.Moving = &whole
+	out, errs, code := runWith(t, s, "", "defrag", "--for", "ml/wide")
+	if golden.Check(t, filepath.Join("testdata", "defrag-gang.txt"), out); code != 0 {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	plan, _, _ := runWith(t, s, "", "defrag", "--for", "ml/wide", "-o", "json")
+	if n := strings.Count(plan, `"gang": "ml/g"`); n != 2 {
+		t.Errorf("%d moves of the plan name the gang", n)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(file, []byte(plan), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code = runWith(t, s, "", "defrag", "apply", file, "--yes")
+	if code != 0 || !strings.Contains(out, "PodGroup ml/g leave at the same time") || len(w.plan.Moves) != 2 ||
+		w.plan.Moves[0].Gang != "ml/g" || w.plan.Moves[1].Gang != "ml/g" {
+		t.Errorf("exit code %d: %s%s\ncarried out is %+v", code, out, errs, w.plan)
+	}
+	pods = 3 // another one has come
+	if _, errs, code = runWith(t, s, "", "defrag", "apply", file, "--yes"); code == 0 ||
+		!strings.Contains(errs, "the plan does not work any more") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // A plan is carried out if the user agrees, and if the API server would accept all of it.
 func TestAPlanIsCarriedOut(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -90,7 +137,7 @@ func TestAPlanIsCarriedOut(t *testing.T) {
 			continue
 		}
 		want := MovePlan{Goals: []PodOn{{Pod: document.Pod{Namespace: "ml", Name: "wide"}, Node: "gpu-a"}},
-			Moves: []PodOn{{document.Pod{Namespace: "ml", Name: "train-0"}, "gpu-a", "gpu-b"}}}
+			Moves: []PodOn{{document.Pod{Namespace: "ml", Name: "train-0"}, "gpu-a", "gpu-b", ""}}}
 		if got := w.plan; len(got.Goals) != 1 || got.Goals[0].Name != want.Goals[0].Name ||
 			got.Goals[0].Node != "gpu-a" || len(got.Moves) != 1 || got.Moves[0].Name != "train-0" ||
 			got.Moves[0].Node != "gpu-a" || got.Moves[0].To != "gpu-b" || got.Moves[0].UID == "" || len(got.Empty) > 0 {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenon-numa/tenon/api/document"
+	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/printable"
 	"github.com/tenon-numa/tenon/core/whatif"
 	"github.com/tenon-numa/tenon/face/draw"
@@ -71,6 +72,8 @@ type moveDocument struct {
 	To       placementDocument `json:"to"`
 	Priority int32             `json:"priority"`
 	Cost     int64             `json:"cost"`
+	// Gang is equal for pods that leave at the same time.
+	Gang string `json:"gang,omitempty"`
 }
 
 type fixedDocument struct {
@@ -104,7 +107,7 @@ func (d *defragmentation) document() defragDocument {
 	for _, m := range p.Moves {
 		x := &d.problem.Movers[m.Mover]
 		out.Moves = append(out.Moves, moveDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name,
-			placementOn(p.After[m.To.Node], m.To), x.Priority, x.Weight})
+			placementOn(p.After[m.To.Node], m.To), x.Priority, x.Weight, d.gangOf(x)})
 	}
 	out.Placed = document.Each(p.Placed, func(x whatif.Placement) placementDocument {
 		return placementOn(p.After[x.Node], x)
@@ -265,10 +268,35 @@ func (d *defragmentation) proof() string {
 	if d.result.Plan.Forced {
 		out += " " + forced
 	}
+	out += d.gangsText()
 	if d.inSteps() {
 		out += " Disruption budgets allow fewer evictions at a time: one after the other."
 	}
 	return out + " Nothing has been evicted."
+}
+
+// gangOf names the gang of a pod that moves only with the others; "" for other pods.
+func (d *defragmentation) gangOf(m *defrag.Mover) string {
+	if m.Gang == 0 || !d.problem.Gangs[m.Gang-1].Whole {
+		return ""
+	}
+	return d.problem.Gangs[m.Gang-1].Name
+}
+
+// gangsText names the gangs that move as a whole; "" if there are none.
+func (d *defragmentation) gangsText() string {
+	var all []string
+	for _, m := range d.result.Plan.Moves {
+		if g := d.gangOf(&d.problem.Movers[m.Mover]); g != "" && !slices.Contains(all, g) {
+			all = append(all, g)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return fmt.Sprintf(" The pods of %s leave at the same time.", choose(len(all), "PodGroup "+all[0],
+		"each of the PodGroups "+strings.Join(all, ", ")))
 }
 
 // inSteps reports whether disruption budgets do not allow all evictions of the plan at the same time.

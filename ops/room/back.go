@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +45,7 @@ func (x *carrying) siblings(ctx context.Context, of []move) (map[types.UID]*v1.P
 // controller that is gone, or has all the pods that it wants, creates none.
 func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*v1.Pod) error {
 	given := map[types.UID]bool{}
-	err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
+	err := x.await(ctx, "successors", x.RunWithin+pause(gone), func(ctx context.Context) (waiting []string, err error) {
 		if err := x.lostRoom(ctx); err != nil {
 			return nil, err
 		}
@@ -77,6 +78,27 @@ func (x *carrying) back(ctx context.Context, gone []move, before map[types.UID]*
 		}
 	}
 	return nil
+}
+
+// A Job waits for firstPause before it creates a pod in place of one that has failed, twice as long for each further
+// one since its last success, and at most for longestPause (DefaultJobPodFailureBackOff and MaxJobPodFailureBackOff of
+// pkg/controller/job in 1.37). Evicted pods that a rule ignores count, too.
+const (
+	firstPause   = 10 * time.Second
+	longestPause = 10 * time.Minute
+)
+
+// pause returns how long Jobs wait at least before they create all successors of pods that leave at the same time.
+func pause(gone []move) (out time.Duration) {
+	pods := map[types.UID]int{}
+	for _, m := range gone {
+		if by, _ := podapi.ReplacedBy(m.pod); by.Resource != "jobs" {
+			continue
+		}
+		pods[m.owner]++
+		out = max(out, min(longestPause, firstPause<<min(pods[m.owner]-1, 10)))
+	}
+	return out
 }
 
 // tally counts the pods of each controller that last (alive), that were not there before (fresh), and that run as well
@@ -196,9 +218,10 @@ func (x *carrying) goalsRun(ctx context.Context) (waiting []string, err error) {
 }
 
 // await waits until look returns nothing that is waited for.
-func (x *carrying) await(ctx context.Context, what string, look func(context.Context) ([]string, error)) error {
+func (x *carrying) await(ctx context.Context, what string, within time.Duration,
+	look func(context.Context) ([]string, error)) error {
 	said := 0
-	return x.until(ctx, x.RunWithin, func(ctx context.Context) (bool, string, error) {
+	return x.until(ctx, within, func(ctx context.Context) (bool, string, error) {
 		waiting, err := look(ctx)
 		if err != nil {
 			return false, "", err
@@ -244,7 +267,7 @@ func (x *carrying) settle(ctx context.Context, gone []Move) error {
 			return fmt.Errorf("read ProvisioningRequest %s/%s: %w", m.Namespace, BookingName(m.UID), err)
 		}
 		of := move{Move: m, owner: types.UID(r.Spec.Parameters[provisioning.PodsOf])}
-		if err := x.await(ctx, "successors", func(ctx context.Context) (waiting []string, err error) {
+		if err := x.await(ctx, "successors", x.RunWithin, func(ctx context.Context) (waiting []string, err error) {
 			now, err := x.siblings(ctx, []move{of})
 			if err != nil {
 				return nil, err

@@ -3,8 +3,10 @@ package room
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,30 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 )
+
+// A Job pauses longer the more of its pods leave at the same time. Other controllers create pods at once.
+func TestHowLongJobsPause(t *testing.T) {
+	of := func(kind, uid string) move {
+		api := map[string]string{"Job": "batch/v1", "ReplicaSet": "apps/v1"}[kind]
+		p := &v1.Pod{}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: api, Kind: kind, UID: types.UID(uid), Controller: new(true)}}
+		return move{owner: types.UID(uid), pod: p}
+	}
+	for _, c := range []struct {
+		gone []move
+		want time.Duration
+	}{
+		{nil, 0},
+		{[]move{of("ReplicaSet", "a"), of("ReplicaSet", "a")}, 0},
+		{[]move{of("Job", "a"), of("Job", "b"), of("ReplicaSet", "c")}, 10 * time.Second},
+		{slices.Repeat([]move{of("Job", "a")}, 4), 80 * time.Second},
+		{slices.Repeat([]move{of("Job", "a")}, 100), 10 * time.Minute},
+	} {
+		if got := pause(c.gone); got != c.want {
+			t.Errorf("after %d pods have left: %s, want %s", len(c.gone), got, c.want)
+		}
+	}
+}
 
 // A controller whose pod was evicted has one pod less, also while a list shows the pod as it was.
 func TestEvictedPodsDoNotLast(t *testing.T) {

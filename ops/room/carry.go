@@ -29,10 +29,13 @@ type carrying struct {
 	hold      bool
 	first     map[string]string
 	heldUntil time.Time
-	held      []move
-	looked    time.Time // when lostRoom has looked last
-	lost      time.Time // since when it could not be confirmed that the goals have room; zero if they have some
-	evicted   int       // pods
+	// seated are the pods whose successors had places when others were to be held back, as long as they have some on the
+	// nodes of the plan.
+	seated  map[types.UID]bool
+	held    []move
+	looked  time.Time // when lostRoom has looked last
+	lost    time.Time // since when it could not be confirmed that the goals have room; zero if they have some
+	evicted int       // pods
 	// leaving are the pods that this program, or an interrupted one, has evicted.
 	leaving []Move
 	// left are the moves whose pods have not been evicted.
@@ -77,7 +80,7 @@ func (c *Cluster) Run(ctx context.Context, p Plan, o Options) error {
 		err = x.rounds(ctx)
 	}
 	if err == nil {
-		err = x.await(ctx, "pods that waited", x.goalsRun)
+		err = x.await(ctx, "pods that waited", x.RunWithin, x.goalsRun)
 	}
 	if err == nil && o.Keep {
 		err = x.settle(ctx, p.Gone)
@@ -234,7 +237,7 @@ func (x *carrying) again(ctx context.Context) error {
 			}
 			continue
 		}
-		m.To = n.To
+		m.To, m.Gang = n.To, n.Gang
 		keep = append(keep, m)
 	}
 	if x.left = keep; x.pinned {
@@ -255,7 +258,7 @@ func (x *carrying) again(ctx context.Context) error {
 // the room that has become free. The last one may go without a place, since the plan makes room for its successor.
 func (x *carrying) next(ctx context.Context) ([]move, error) {
 	if !x.Keep {
-		return slices.Clone(x.left), nil
+		return x.turn(slices.Clone(x.left)), nil
 	}
 	asked := x.left
 	if x.pinned {
@@ -284,19 +287,24 @@ func (x *carrying) next(ctx context.Context) ([]move, error) {
 		}
 		return x.exactly(ctx)
 	}
+	now := x.turn(x.whole(have))
 	switch {
 	case len(none) == 0:
 		x.Say(fmt.Sprintf("the scheduler keeps %s", count(len(have), "place", "places")))
-		return have, nil
-	case len(have) > 0:
+		return now, nil
+	case len(now) > 0:
 		x.Say(fmt.Sprintf("the scheduler keeps %s, and perhaps more when these pods have moved",
 			count(len(have), "place", "places")))
-		return have, nil
-	case len(none) > 1:
-		return x.holdBack(ctx, none)
+		return now, nil
+	case len(have) > 0 && !x.exact: // for parts of gangs, and perhaps for others than the plan has places for
+		return x.exactly(ctx)
+	case len(none) > 1, len(have) > 0 && len(x.goals) > 0: // the others of its gang would leave with the only one
+		return x.holdBack(ctx, have, none)
 	}
-	x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)",
-		x.left[0].NamespacedName, none[x.left[0].UID]))
+	for _, why := range none { // of the only one
+		x.Say(fmt.Sprintf("no place is kept for the successor of %s: it gets room that the plan makes (%s)", x.names(none),
+			why))
+	}
 	return slices.Clone(x.left), nil
 }
 
@@ -315,6 +323,9 @@ func (x *carrying) exactly(ctx context.Context) ([]move, error) {
 // ask asks the scheduler to keep a place for the successor of a pod.
 func (x *carrying) ask(ctx context.Context, m move) error {
 	how := booking{hold: x.hold, first: x.first}
+	if x.seated[m.UID] {
+		how = booking{} // its place can be kept before any pod leaves
+	}
 	if x.pinned || x.hold || x.exact {
 		how.on = m.To
 	}

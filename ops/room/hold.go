@@ -33,10 +33,10 @@ const (
 	lostAfter = 30 * time.Second
 )
 
-// holdBack asks once more for the places of all pods that are left, each on its node of the plan, and has their
-// successors wait until they have them. It returns the pods to evict now, or an error if the scheduler does not hold
-// back their successors.
-func (x *carrying) holdBack(ctx context.Context, none map[types.UID]string) ([]move, error) {
+// holdBack asks once more for the places of the pods that are left, each on its node of the plan, and has the
+// successors that had none wait until they have them. It returns the pods to evict now, or an error if the scheduler
+// does not hold back their successors.
+func (x *carrying) holdBack(ctx context.Context, have []move, none map[types.UID]string) ([]move, error) {
 	if !x.hold {
 		first, err := x.goalsFirst(ctx)
 		if err != nil {
@@ -45,13 +45,24 @@ func (x *carrying) holdBack(ctx context.Context, none map[types.UID]string) ([]m
 		if len(first) == 0 {
 			return nil, x.tooMany(none)
 		}
-		x.hold, x.first = true, map[string]string{}
+		x.hold, x.first, x.seated = true, map[string]string{}, map[types.UID]bool{}
+		for _, m := range have {
+			x.seated[m.UID] = true
+		}
 		if err := provisioning.SetFirst(x.first, first); err != nil {
 			return nil, fmt.Errorf("the successors of %s cannot be held back until the pods that wait have their room: %w: "+
 				"plan for fewer pods at a time, or for pods with shorter names, or evict them without places (--keep=false)",
 				x.names(none), err)
 		}
 		return x.next(ctx) // the requests are made anew
+	}
+	lost := false
+	for uid := range none {
+		lost = lost || x.seated[uid]
+		delete(x.seated, uid)
+	}
+	if lost {
+		return x.next(ctx) // these wait as well
 	}
 	for _, why := range none {
 		if !strings.Contains(why, provisioning.HeldBack) {

@@ -19,7 +19,7 @@ import (
 // has evicted. While a disruption budget refuses one, it asks again. Pods that are gone already stay out of the result:
 // nothing has to be created for them.
 func (x *carrying) evict(ctx context.Context, now []move) (gone []move, err error) {
-	if x.hold {
+	if x.hold || inGangs(now) {
 		if err := x.evictable(ctx, now); err != nil {
 			return nil, err
 		}

@@ -7,8 +7,9 @@
 // Invariants: pods leave by the Eviction API only, and only those of the plan, each by its UID; a caller that evicts by
 // itself ([Options.Evict]) keeps that. Before each round of evictions the caller computes the plan again, and pods that
 // it need not move any more stay. If the plan does not work any more, or a successor gets no place although there is
-// room for it, nothing more is evicted. However it ends, what was kept for pods that stay is released, and the nodes'
-// names are taken back, unless the program is killed. The package computes no plan.
+// room for it, nothing more is evicted. No pod of a gang leaves before the API server would accept the eviction of each
+// of them. However it ends, what was kept for pods that stay is released, and the nodes' names are taken back, unless
+// the program is killed. The package computes no plan.
 package room
 
 import (
@@ -65,6 +66,8 @@ type Move struct {
 	From string
 	// To is the node where the plan has a place for its successor.
 	To string
+	// Gang is equal for pods that have to leave at the same time; "" for a pod that may leave by itself.
+	Gang string
 }
 
 // Options are the user's choices. All times must be positive.
@@ -75,7 +78,8 @@ type Options struct {
 	Whole bool
 	// AnswerWithin bounds how long the scheduler may take to answer whether it keeps places, EvictWithin how long
 	// disruption budgets may refuse an eviction, and RunWithin how long it may take until pods end and others run.
-	// Where successors are held back, evictions end before the hold does, whatever EvictWithin is.
+	// Where successors are held back, evictions end before the hold does, whatever EvictWithin is. How long Jobs pause
+	// before they create several pods anew comes on top of RunWithin.
 	AnswerWithin, EvictWithin, RunWithin time.Duration
 	// Again computes the plan again with no other moves than these. It returns an error with the reason if the plan does
 	// not work any more, or not with the places that are kept by now.
