@@ -31,6 +31,8 @@ type memberList struct {
 	rack string
 	// index is the position of the group in the field's gangs, from 1 on; 0 if it has none yet.
 	index int
+	// kept is a pod that may not move, and why; "" if there is none.
+	kept string
 }
 
 // grouped returns the pods on nodes that belong to PodGroups and may move: first the ones that agree to it, and then by
@@ -53,32 +55,41 @@ func (s *Stage) grouped() (out []*v1.Pod) {
 // newMembers returns the members of the groups that were read.
 func (s *Stage) newMembers() members {
 	out := members{}
-	for i := range s.nodes {
-		for _, kept := range s.on[s.nodes[i].Name] {
-			p := kept.Pod()
-			g := s.groups[groupOf(p)]
-			if g == nil {
-				continue
-			}
-			m, rack := out[groupOf(p)], s.labelOf(i, g.Label)
-			switch {
-			case m == nil:
-				m = &memberList{rack: rack}
-				out[groupOf(p)] = m
-			case m.rack != rack:
-				m.rack = ""
-			}
-			if p.DeletionTimestamp == nil {
-				m.stay++
-			}
+	for p := range kube.EachPod(s.pods) {
+		id := groupOf(p)
+		g := s.groups[id]
+		if g == nil || p.Spec.NodeName == "" || kube.Ended(p) {
+			continue
+		}
+		m, rack := out[id], s.labelOf(s.position(p.Spec.NodeName), g.Label)
+		switch {
+		case m == nil:
+			m = &memberList{rack: rack}
+			out[id] = m
+		case m.rack != rack:
+			m.rack = ""
+		}
+		if p.DeletionTimestamp == nil {
+			m.stay++
 		}
 	}
 	return out
 }
 
-// labelOf returns the value of a label of a node; "" if it has none, or if labels are unknown.
+// position returns the position of a node, or -1.
+func (s *Stage) position(node string) int {
+	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
+	if !ok {
+		return -1
+	}
+	return i
+}
+
+// labelOf returns the value of a label of the node at a position; "" if it has none, or if labels are unknown.
 func (s *Stage) labelOf(node int, label string) string {
-	if label == "" || s.objects == nil {
+	if label == "" || node < 0 || s.objects == nil {
 		return ""
 	}
 	return s.objects[node].Labels[label]
@@ -99,38 +110,85 @@ func (s *Stage) gangKeeps(p *v1.Pod, all members, b defrag.Bounds) string {
 		return "belongs to a PodGroup that was not read"
 	case g.Part:
 		return "belongs to a CompositePodGroup, which would have to move as a whole"
-	case g.Whole:
-		return "belongs to a PodGroup whose pods may be disrupted only together (disruptionMode)"
 	case g.Shares:
 		return "belongs to a PodGroup whose pods share claims of devices (DRA)"
 	case b.Pinned:
 		return "belongs to a PodGroup, for whose pods the scheduler does not keep to the nodes of a plan"
-	case g.StartsAlone() && g.Label == "":
-		return ""
-	case !g.StartsAlone() && p.Annotations[podapi.SafeToEvict] != "true":
+	case (!g.StartsAlone() || g.Whole) && p.Annotations[podapi.SafeToEvict] != "true":
 		return "belongs to a gang, and lacks the annotation " + podapi.SafeToEvict + "=true"
 	case of.stay < g.Least:
 		return "belongs to a gang of which fewer pods are left than it needs, so its successor would not start"
 	case g.Label != "" && of.rack == "":
 		return "belongs to a PodGroup whose pods are not on nodes with one value of the label that it names"
-	case g.Label != "" && of.stay < 2:
-		return "is the only pod of a PodGroup that names a label of nodes, so its successor may get any value of it"
+	case g.Label != "" && (g.Whole || of.stay < 2):
+		return "belongs to a PodGroup that names a label of nodes, and none of its pods would stay where it is"
 	}
 	return ""
 }
 
-// limit has a plan leave one pod of a group where it is, if the group names a label of nodes. Without any pod that has
-// a node, kube-scheduler would choose the value of the label anew.
-func (s *Stage) limit(p *v1.Pod, all members, f *defrag.Field, m *defrag.Mover) {
-	g, of := s.groups[groupOf(p)], all[groupOf(p)]
-	if g == nil || g.Label == "" {
+// joinGang adds the gang of a mover to a field. Of a group that names a label of nodes, a plan leaves one pod where it
+// is: without any pod that has a node, kube-scheduler would choose the value of the label anew.
+func (s *Stage) joinGang(p *v1.Pod, all members, f *defrag.Field, m *defrag.Mover) {
+	id := groupOf(p)
+	g, of := s.groups[id], all[id]
+	if g == nil || g.Label == "" && !g.Whole {
 		return
 	}
 	if of.index == 0 {
-		f.Gangs = append(f.Gangs, defrag.Gang{Most: of.stay - 1})
+		next := defrag.Gang{Name: id, Most: of.stay, Whole: g.Whole}
+		if g.Label != "" {
+			next.Most--
+		}
+		f.Gangs = append(f.Gangs, next)
 		of.index = len(f.Gangs)
 	}
 	m.Gang = of.index
+}
+
+// stays notes that a pod may not move.
+func (all members) stays(p *v1.Pod, why string) {
+	if of := all[groupOf(p)]; of != nil {
+		of.kept = kube.ID(p).String() + " " + why
+	}
+}
+
+// keepWhole has all pods of a group stay whose pods may be disrupted only together, if one of them may not move, or if
+// disruption budgets do not allow the eviction of all at the same time.
+func (all members) keepWhole(f *defrag.Field) {
+	movers, used := make([]int, len(f.Gangs)), make([]map[int]int, len(f.Gangs))
+	for _, m := range f.Movers {
+		if g := m.Gang - 1; g >= 0 {
+			movers[g]++
+			for _, b := range m.Budgets {
+				if used[g] == nil {
+					used[g] = map[int]int{}
+				}
+				used[g][b]++
+			}
+		}
+	}
+	why := make([]string, len(f.Gangs))
+	for g, x := range f.Gangs {
+		if !x.Whole {
+			continue
+		}
+		const only = "belongs to a PodGroup whose pods may be disrupted only together, and "
+		if movers[g] < x.Most {
+			why[g] = only + "one of them may not move: " + cmp.Or(all[x.Name].kept, "its node is not known")
+		}
+		for b, n := range used[g] {
+			if n > f.Budgets[b] {
+				why[g] = cmp.Or(why[g], only+"a PodDisruptionBudget allows fewer evictions now")
+			}
+		}
+	}
+	f.Movers = slices.DeleteFunc(f.Movers, func(m defrag.Mover) bool {
+		stays := m.Gang > 0 && why[m.Gang-1] != ""
+		if stays {
+			f.Fixed = append(f.Fixed, defrag.Fixed{Pod: m.Pod, Node: m.Node, Why: why[m.Gang-1]})
+		}
+		return stays
+	})
 }
 
 // Successor returns the workload of the pod that is created when an existing one is evicted: the pod itself, as if it
@@ -141,10 +199,8 @@ func (s *Stage) Successor(p *v1.Pod) (*whatif.Workload, error) {
 	if err != nil || g == nil || g.Label == "" {
 		return w, err
 	}
-	at, ok := slices.BinarySearchFunc(s.nodes, p.Spec.NodeName, func(n whatif.Node, name string) int {
-		return strings.Compare(n.Name, name)
-	})
-	if !ok {
+	at := s.position(p.Spec.NodeName)
+	if at < 0 {
 		return nil, fmt.Errorf("node %q of pod %s is not there", p.Spec.NodeName, kube.ID(p))
 	}
 	rack := s.labelOf(at, g.Label)

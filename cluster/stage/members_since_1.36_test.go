@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenon-numa/tenon/cluster/kube"
@@ -55,11 +56,12 @@ func TestWhichPodsOfPodGroupsMove(t *testing.T) {
 		"one ends":               {group: &kube.PodGroup{Least: 2}, change: ending, stays: "fewer pods are left than"},
 		"not read":               {stays: "PodGroup that was not read"},
 		"of a composite":         {group: &kube.PodGroup{Least: 2, Part: true}, stays: "CompositePodGroup"},
-		"all together":           {group: &kube.PodGroup{Least: 2, Whole: true}, stays: "only together"},
-		"basic, all together":    {group: &kube.PodGroup{Whole: true}, stays: "only together"},
+		"all together":           {group: &kube.PodGroup{Least: 2, Whole: true}},
+		"basic, all together":    {group: &kube.PodGroup{Whole: true}},
+		"together in one rack":   {group: &kube.PodGroup{Whole: true, Label: "rack"}, stays: "none of its pods would stay"},
 		"shared devices":         {group: &kube.PodGroup{Shares: true}, stays: "share claims"},
 		"one rack":               {group: &kube.PodGroup{Least: 2, Label: "rack"}},
-		"one rack, one pod":      {group: &kube.PodGroup{Label: "rack"}, change: ended, stays: "only pod of a PodGroup"},
+		"one rack, one pod":      {group: &kube.PodGroup{Label: "rack"}, change: ended, stays: "none of its pods would stay"},
 		"no rack":                {group: &kube.PodGroup{Least: 2, Label: "row"}, stays: "one value of the label"},
 		"nodes of the plan":      {group: &kube.PodGroup{Least: 2}, pinned: true, stays: "keep to the nodes of a plan"},
 		"the other says nothing": {group: &kube.PodGroup{Least: 2}, change: silent},
@@ -93,6 +95,54 @@ func TestWhichPodsOfPodGroupsHaveToAgree(t *testing.T) {
 		got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
 		if err != nil || len(got.Movers) == 2 != moves {
 			t.Errorf("%d pods may move of a group that needs %d, these not: %+v, %v", len(got.Movers), least, got.Fixed, err)
+		}
+	}
+}
+
+// Pods that may be disrupted only together move together, or none of them does.
+func TestGangsThatMoveAsAWhole(t *testing.T) {
+	all := func(allowed int32) []policyv1.PodDisruptionBudget {
+		return []policyv1.PodDisruptionBudget{budget("all", allowed, &metav1.LabelSelector{})}
+	}
+	for name, c := range map[string]struct {
+		budgets []policyv1.PodDisruptionBudget
+		node    string // of the pod y, beside the pod x
+		change  func(*v1.Pod)
+		moves   int
+		stays   string // why the pod x stays
+	}{
+		"both":                 {node: "m", moves: 2},
+		"one has ended":        {node: "m", change: func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, moves: 1},
+		"budgets allow both":   {all(2), "m", nil, 2, ""},
+		"a budget allows one":  {all(1), "m", nil, 0, "only together, and a PodDisruptionBudget allows fewer"},
+		"one does not agree":   {nil, "m", func(p *v1.Pod) { p.Annotations = nil }, 0, "may not move: ml/y belongs to"},
+		"one is nowhere known": {nil, "gone", nil, 0, "may not move: its node is not known"},
+		"one is another's": {nil, "m", func(p *v1.Pod) { p.OwnerReferences = nil }, 0,
+			"only together, and one of them may not move: ml/y has no controller"},
+	} {
+		s := made(t, []v1.Node{node("m", nil), node("n", nil)}, member("x", "n", nil), member("y", c.node, c.change),
+			running("z", "n", "1", controlled("ReplicaSet")))
+		s.budgets, s.groups = c.budgets, map[string]*kube.PodGroup{"ml/g": {Least: 1, Whole: true}}
+		got, err := s.Movers(t.Context(), defrag.Bounds{}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, moves := "", 0
+		for _, x := range got.Fixed {
+			if x.Pod.Name == "x" {
+				why = x.Why
+			}
+		}
+		for _, m := range got.Movers {
+			if m.Gang == 0 {
+				continue
+			}
+			if moves++; got.Gangs[m.Gang-1] != (defrag.Gang{Name: "ml/g", Most: c.moves, Whole: true}) {
+				t.Errorf("%s: pod %s is of gang %+v", name, m.Pod.Name, got.Gangs[m.Gang-1])
+			}
+		}
+		if moves != c.moves || !strings.Contains(why, c.stays) || (why == "") != (c.stays == "") {
+			t.Errorf("%s: %d pods move, and the pod x stays, since it %q", name, moves, why)
 		}
 	}
 }

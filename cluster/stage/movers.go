@@ -52,10 +52,11 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 			}
 			m, why := s.mover(i, p, b, budgets, gangs, at)
 			if why != "" {
+				gangs.stays(p, why)
 				out.Fixed = append(out.Fixed, defrag.Fixed{Pod: kube.ID(p), Node: i, Why: why})
 				continue
 			}
-			s.limit(p, gangs, &out, &m)
+			s.joinGang(p, gangs, &out, &m)
 			if out.Movers = append(out.Movers, m); len(out.Movers) > defrag.MaxMovers {
 				return out, fmt.Errorf("more than %d pods may move: choose namespaces, a highest priority or an age",
 					defrag.MaxMovers)
@@ -67,6 +68,7 @@ func (s *Stage) Movers(ctx context.Context, b defrag.Bounds, at time.Time) (out 
 			}
 		}
 	}
+	gangs.keepWhole(&out)
 	return out, nil
 }
 

@@ -400,11 +400,9 @@ func (s *Stage) Pods() []kube.Stored { return s.pods }
 // On returns the pods that would be created anew if a node went away, the most important first, in the order in which
 // the scheduler takes them. stay counts the pods that go away with the node: pods of DaemonSets, and static pods.
 func (s *Stage) On(node string) (out []*whatif.Workload, stay int, err error) {
-	i, ok := slices.BinarySearchFunc(s.nodes, node, func(n whatif.Node, name string) int {
-		return strings.Compare(n.Name, name)
-	})
+	i := s.position(node)
 	switch {
-	case !ok:
+	case i < 0:
 		return nil, 0, s.noNode(node)
 	case s.pods == nil && busy(s.nodes[i]):
 		return nil, 0, fmt.Errorf("what the pods of node %q ask for is not known", node)
