@@ -25,12 +25,8 @@ const maxText = 2 << 10
 func trimPod(p *v1.Pod) *v1.Pod {
 	out := &v1.Pod{ObjectMeta: trimMeta(&p.ObjectMeta)}
 	s := &p.Spec
-	out.Spec = v1.PodSpec{NodeName: s.NodeName, SchedulerName: s.SchedulerName, Priority: s.Priority,
-		PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector, Affinity: s.Affinity,
-		Tolerations: s.Tolerations, TopologySpreadConstraints: s.TopologySpreadConstraints, Overhead: s.Overhead,
-		Resources: s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGates: s.SchedulingGates,
-		HostNetwork: s.HostNetwork, InitContainers: trimContainers(s.InitContainers),
-		Containers: trimContainers(s.Containers), Volumes: trimVolumes(s.Volumes)}
+	out.Spec = kube.JudgedSpec(s)
+	out.Spec.Volumes = trimVolumes(s.Volumes)
 	group.Keep(&out.Spec, s)
 	t := &p.Status
 	out.Status = v1.PodStatus{Phase: t.Phase, Reason: clip(t.Reason), Message: clip(t.Message),
@@ -135,20 +131,6 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 	if o := metav1.GetControllerOfNoCopy(m); o != nil {
 		out.OwnerReferences = []metav1.OwnerReference{*o}
-	}
-	return out
-}
-
-// trimContainers keeps names, resources, host ports and whether an init container is a sidecar.
-func trimContainers(in []v1.Container) (out []v1.Container) {
-	for i := range in {
-		c := v1.Container{Name: in[i].Name, Resources: in[i].Resources, RestartPolicy: in[i].RestartPolicy}
-		for _, p := range in[i].Ports {
-			if p.HostPort > 0 {
-				c.Ports = append(c.Ports, p)
-			}
-		}
-		out = append(out, c)
 	}
 	return out
 }

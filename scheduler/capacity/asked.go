@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
 	"github.com/tenon-numa/tenon/cluster/group"
+	"github.com/tenon-numa/tenon/cluster/kube"
 )
 
 // This file bounds what is kept of requests, and of the templates that they name: a template may have a megabyte, and
@@ -45,12 +46,8 @@ const claimWeight = 4
 func judgedBy(namespace, name string, t *v1.PodTemplateSpec) *v1.Pod {
 	s := &t.Spec
 	out := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: t.Labels},
-		Spec: v1.PodSpec{NodeName: s.NodeName, SchedulerName: s.SchedulerName, Priority: s.Priority,
-			PriorityClassName: s.PriorityClassName, PreemptionPolicy: s.PreemptionPolicy, NodeSelector: s.NodeSelector,
-			Affinity: s.Affinity, Tolerations: s.Tolerations, TopologySpreadConstraints: s.TopologySpreadConstraints,
-			Overhead: s.Overhead, Resources: s.Resources, ResourceClaims: s.ResourceClaims,
-			SchedulingGates: s.SchedulingGates, RuntimeClassName: s.RuntimeClassName, HostNetwork: s.HostNetwork,
-			InitContainers: judgedContainers(s.InitContainers), Containers: judgedContainers(s.Containers)}}
+		Spec: kube.JudgedSpec(s)}
+	out.Spec.PreemptionPolicy, out.Spec.RuntimeClassName = s.PreemptionPolicy, s.RuntimeClassName
 	group.Keep(&out.Spec, s)
 	for i := range s.Volumes {
 		if v, is := judgedVolume(&s.Volumes[i]); is {
@@ -61,19 +58,6 @@ func judgedBy(namespace, name string, t *v1.PodTemplateSpec) *v1.Pod {
 		if strings.HasPrefix(key, "tenon.sh/") || strings.Contains(key, "/") && len(value) < maxShort {
 			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 		}
-	}
-	return out
-}
-
-func judgedContainers(in []v1.Container) (out []v1.Container) {
-	for i := range in {
-		c := v1.Container{Name: in[i].Name, Resources: in[i].Resources, RestartPolicy: in[i].RestartPolicy}
-		for _, p := range in[i].Ports {
-			if p.HostPort > 0 {
-				c.Ports = append(c.Ports, p)
-			}
-		}
-		out = append(out, c)
 	}
 	return out
 }
