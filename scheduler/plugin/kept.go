@@ -72,7 +72,7 @@ func (w promised) Offers(cs fwk.CycleState, pod *v1.Pod, hidden map[claims.ID]bo
 		return nil
 	}
 	return w.promises.Offers(promise.Coming{UID: string(pod.UID), Request: a.request, Pod: a.pod, Demand: a.demand,
-		Claims: a.claims})
+		Claims: a.claims()})
 }
 
 // Take implements steer.Promises. While places for a group are only supposed, nothing is used up.
@@ -85,8 +85,10 @@ func (w promised) Take(_ fwk.CycleState, pod *v1.Pod, devices []claims.ID) bool 
 
 // coming returns the pod of a cycle as it uses up a place on a node.
 func (p *Plugin) coming(cs fwk.CycleState, a *asked, pod *v1.Pod, node string) promise.Coming {
-	out := promise.Coming{UID: string(pod.UID), Request: a.request, Node: node, Pod: a.pod, Demand: a.demand,
-		Claims: a.claims}
+	out := promise.Coming{UID: string(pod.UID), Request: a.request, Node: node, Pod: a.pod, Demand: a.demand}
+	if a.request != "" {
+		out.Claims = a.claims()
+	}
 	if n := p.Book.Snapshot().Node(node); a.request != "" && p.promises.Hidden() != nil && n != nil && n.Machine != nil {
 		if out.On = onNUMAs(n.Machine, steer.Chosen(cs, node)); out.On == 0 && !a.pod.Plain() {
 			out.On = n.Landing(a.pod, a.demand)

@@ -165,7 +165,7 @@ func TestAPodThatIsShownOnItsNodeCountsOnce(t *testing.T) {
 		p.Feed.Layout(layout(t, "n", two, place.SingleNUMA, 1))
 		cs := cycle(t, p, own)
 		a := p.read(cs, own)
-		x := promise.Place{Node: "n", Pod: promise.Pod{Pod: a.pod, Demand: a.demand, Needs: a.needs}}
+		x := promise.Place{Node: "n", Pod: promise.Pod{Pod: a.pod, Demand: a.demand, Needs: a.needs()}}
 		if err := p.promises.Restore(promise.Request{Name: own.Namespace + "/r"}, []promise.Place{x, x}); err != nil {
 			t.Fatal(err)
 		}

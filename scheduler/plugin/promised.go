@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,8 +34,9 @@ type asked struct {
 	request string // whose room the pod uses up, or ""
 	pod     *place.Pod
 	demand  place.Demand
-	needs   whatif.Amounts
-	claims  string // see promise.Pod
+	// needs and claims (see promise.Pod) are read on demand: most pods are reserved while no room is kept.
+	needs  func() whatif.Amounts
+	claims func() string
 	// narrowed is set if the attempt is about the nodes that keep room for the pod, and no other node.
 	narrowed bool
 	// used is set once the pod was reserved with the keeper, and not only in a trial.
@@ -57,13 +59,19 @@ func (p *Plugin) read(cs fwk.CycleState, pod *v1.Pod) *asked {
 	if a := askedIn(cs); a != nil {
 		return a
 	}
-	s, status := translate(pod)
-	if status != nil {
-		return nil
+	s, ok := read(cs)
+	if !ok {
+		var status *fwk.Status
+		if s, status = translate(pod); status != nil {
+			return nil
+		}
 	}
-	needs, _ := kube.Needs(pod)
+	needs := sync.OnceValue(func() whatif.Amounts {
+		out, _ := kube.Needs(pod)
+		return out
+	})
 	a := &asked{request: p.requestOf(pod), pod: s.pod, demand: s.demand, needs: needs,
-		claims: capacity.ClaimsOf(pod, needs)}
+		claims: sync.OnceValue(func() string { return capacity.ClaimsOf(pod, needs()) })}
 	cs.Write(askedKey, a)
 	return a
 }
@@ -108,7 +116,7 @@ func (p *Plugin) redeem(cs fwk.CycleState, a *asked, s *podState, pod *v1.Pod, n
 		return nil
 	}
 	like := sets.New(p.promises.NodesFor(promise.Coming{Request: a.request, Pod: a.pod, Demand: a.demand,
-		Claims: a.claims})...)
+		Claims: a.claims()})...)
 	out := sets.New[string]()
 	for _, info := range nodes {
 		name := info.Node().Name
@@ -117,15 +125,15 @@ func (p *Plugin) redeem(cs fwk.CycleState, a *asked, s *podState, pod *v1.Pod, n
 		}
 		if s != nil {
 			s.overlay = s.overlay.Change(s.snap.Node(name), func(o *overlay.Node) {
-				o.Redeem(a.request, s.pod, s.demand, a.claims)
+				o.Redeem(a.request, s.pod, s.demand, a.claims())
 			})
 		}
 		if !like.Has(name) {
 			continue
 		}
 		bars, err := kube.Bars(pod, kube.RequiredAffinity(pod), info.Node())
-		if err != nil || len(bars) > 0 || inTheWay(a.needs, info, p.promises.Amounts(name, a.request)) != nil ||
-			!hasAmounts(info, a.needs) {
+		if err != nil || len(bars) > 0 || inTheWay(a.needs(), info, p.promises.Amounts(name, a.request)) != nil ||
+			!hasAmounts(info, a.needs()) {
 			continue
 		}
 		if s == nil || p.takesNow(s, name) {
@@ -171,7 +179,7 @@ func (a *asked) beside(pod *v1.Pod, info fwk.NodeInfo) whatif.Amounts {
 	if slices.ContainsFunc(info.GetPods(), func(x fwk.PodInfo) bool { return x.GetPod().UID == pod.UID }) {
 		return nil
 	}
-	return a.needs
+	return a.needs()
 }
 
 // inTheWay returns the status of a node that has these amounts only in what is kept for others, or nil.
@@ -190,7 +198,7 @@ func (p *Plugin) filterAmounts(cs fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo
 	if a == nil {
 		return nil
 	}
-	return inTheWay(a.needs, info, p.promises.Amounts(info.Node().Name, a.request))
+	return inTheWay(a.needs(), info, p.promises.Amounts(info.Node().Name, a.request))
 }
 
 // hasAmounts reports whether a node has plain amounts left. Resources that the node does not announce are not counted,

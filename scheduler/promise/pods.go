@@ -79,13 +79,13 @@ type Flights struct {
 type flight struct {
 	id    state.PodID
 	node  string
-	needs whatif.Amounts
+	needs func() whatif.Amounts
 	bound bool
 }
 
-// Begin adds a pod that was reserved on a node. If there are too many, those that were bound are dropped: the informer
+// Begin adds a pod that was reserved on a node. needs is called when somebody asks about the node. If there are too many, those that were bound are dropped: the informer
 // shows most of them by then.
-func (f *Flights) Begin(id state.PodID, node string, needs whatif.Amounts) {
+func (f *Flights) Begin(id state.PodID, node string, needs func() whatif.Amounts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pods == nil {
@@ -137,7 +137,7 @@ func (f *Flights) On(node string, unbound, counted func(id state.PodID) bool) (o
 		case !unbound(x.id):
 			delete(f.pods, uid)
 		case !counted(x.id):
-			out = out.Add(x.needs)
+			out = out.Add(x.needs())
 		}
 	}
 	return out
