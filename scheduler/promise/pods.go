@@ -83,8 +83,8 @@ type flight struct {
 	bound bool
 }
 
-// Begin adds a pod that was reserved on a node. needs is called when somebody asks about the node. If there are too many, those that were bound are dropped: the informer
-// shows most of them by then.
+// Begin adds a pod that was reserved on a node. needs is called when somebody asks about the node. If there are too
+// many pods, those that were bound are dropped: the informer shows most of them by then.
 func (f *Flights) Begin(id state.PodID, node string, needs func() whatif.Amounts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
