@@ -193,7 +193,14 @@ func (f *Feed) Begin() {
 	}
 	// A pod that a layout lists and the API server does not have is doubtful: it has ended or was deleted by force.
 	// The callback returns true for the pods that exist, as far as this feed can know.
-	f.book.Doubt(func(id state.PodID) bool { return !f.namespaces.gone(id, f.bound.pods[id.UID] != nil) })
+	doubted := f.book.Doubt(func(id state.PodID) bool { return !f.namespaces.gone(id, f.bound.pods[id.UID] != nil) })
+	if len(doubted) > 0 {
+		f.later(reportDue, func() {
+			for _, uid := range doubted {
+				f.overdue(uid)
+			}
+		})
+	}
 	f.beginCoarse()
 }
 
@@ -335,7 +342,7 @@ func (f *Feed) Leave(pod *v1.Pod) {
 func (f *Feed) vanish(uid string) {
 	f.book.Vanish(uid)
 	if f.book.Doubted(uid) {
-		f.later(reportDue, func() { f.book.Overdue(uid) })
+		f.later(reportDue, func() { f.overdue(uid) })
 	}
 }
 

@@ -33,10 +33,17 @@ func (f *Feed) unlisted(p *boundPod) {
 // no report lists the pod, other pods no longer wait for such a report. f.mu is held.
 func (f *Feed) handleDue(p *boundPod) {
 	if !f.written[p.node].After(p.admittedAt().Add(reportGrace)) {
-		f.book.Overdue(p.id.UID)
+		f.overdue(p.id.UID)
 	}
 	if f.book.Unlisted(p.id.UID) {
 		f.later(0, func() { f.onFreed(p.node) })
+	}
+}
+
+// overdue records that a report about a pod is overdue; see [ledger.Book.Overdue].
+func (f *Feed) overdue(uid string) {
+	for _, node := range f.book.Overdue(uid) {
+		f.later(0, func() { f.onFreed(node) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -133,5 +134,36 @@ func TestAReaderSeesLayoutsThatListPodsThatAreGone(t *testing.T) {
 	}
 	if !n.Fits(mustPlace(t, cpus("small", 4))) || n.Fits(mustPlace(t, cpus("large", 7))) {
 		t.Error("beside the pod 4 CPUs are free on each NUMA node: as many have to fit, and 7 not")
+	}
+}
+
+// A scheduler that starts finds a pod in a layout and not at the API server. If the node's agent writes no other layout
+// within reportDue, the node is silent, and pods that fit with and without the pod have a place.
+func TestANodeThatHasReportedAPodThatIsGoneIsSilent(t *testing.T) {
+	listed := state.Entry{Pod: state.PodID{UID: "gone", Namespace: "default", Name: "gone"}, Source: state.Observed,
+		Holdings: []place.Holding{{Container: "c", CPUs: idset.Of[idset.CPU](1, 2, 3, 9, 10, 11)}}}
+	book := ledger.New()
+	f := NewFeed(book, nil, nil)
+	var due []func()
+	f.later = func(after time.Duration, do func()) {
+		if after == 0 {
+			do()
+		} else if after == reportDue {
+			due = append(due, do)
+		}
+	}
+	var freed []string
+	f.OnFreed(func(node string) { freed = append(freed, node) })
+	f.Layout(writtenAt(layoutOf(t, "n", 1, listed), noon))
+	f.Begin()
+	if n := book.Snapshot().Node("n"); n.Silent || !n.Unsettled || len(due) != 1 {
+		t.Fatalf("silent %v, unsettled %v, %d timers: want one", n.Silent, n.Unsettled, len(due))
+	}
+	due[0]()
+	if n := book.Snapshot().Node("n"); !n.Silent || n.Unsettled || len(n.Others) != 1 {
+		t.Errorf("silent %v, unsettled %v, %d other states; want one other state", n.Silent, n.Unsettled, len(n.Others))
+	}
+	if !slices.Equal(freed, []string{"n"}) {
+		t.Errorf("pods that wait are told of %v, want of n", freed)
 	}
 }

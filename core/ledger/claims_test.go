@@ -105,7 +105,7 @@ func TestALyingNodeAffectsNoOther(t *testing.T) {
 			"turn":      uid(func(b *Book, uid string) { _, _, _ = b.Turn(uid, 0) }),
 			"admitted":  uid(func(b *Book, uid string) { b.Admitted(uid) }),
 			"settle":    uid((*Book).Settle),
-			"overdue":   uid((*Book).Overdue),
+			"overdue":   uid(func(b *Book, uid string) { b.Overdue(uid) }),
 			"release":   uid((*Book).Release),
 			"vanish":    uid((*Book).Vanish),
 			"unreserve": uid((*Book).Unreserve),

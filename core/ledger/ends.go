@@ -122,8 +122,8 @@ func (a *account) reportsPods() bool { return a.layout != nil && !a.estimated() 
 // Doubt compares the reports of all nodes with the pods that exist. The caller calls it once, when the book has the
 // reports and pods of the start. exists reports whether a pod exists. Of a pod in the amounts of an estimated node,
 // only the UID is known. A pod that a node reports and that does not exist has ended, or was deleted by force; the
-// node is then in either of two states until it reports again.
-func (b *Book) Doubt(exists func(id state.PodID) bool) {
+// node is then in either of two states until it reports again. Doubt returns the UIDs of these pods, in order.
+func (b *Book) Doubt(exists func(id state.PodID) bool) (uids []string) {
 	for _, node := range b.nodeNames() {
 		a := b.open(node)
 		if a != nil && a.base != nil {
@@ -131,9 +131,12 @@ func (b *Book) Doubt(exists func(id state.PodID) bool) {
 			if len(a.doubts) > 0 {
 				b.renew(a)
 			}
+			uids = slices.AppendSeq(uids, maps.Keys(a.doubts))
 		}
 		b.close(a)
 	}
+	slices.Sort(uids)
+	return slices.Compact(uids)
 }
 
 // doubt records the pods that the node accounts for and that do not exist.
@@ -296,8 +299,8 @@ func (a *account) dropMissing(listed map[string]bool) (ended bool) {
 // Overdue records that a report about the pod should have come long ago. A node that still owes this report is silent
 // from then on (Node.Silent): it has not listed an assumed pod that holds something, or its last report lists a pod
 // that has no object. In the second case, the node with the pod and the node without it become possible states, so
-// that other pods do not wait for the report.
-func (b *Book) Overdue(uid string) {
+// that other pods do not wait for the report. Overdue returns the names of such nodes, where more pods may fit now.
+func (b *Book) Overdue(uid string) (opened []string) {
 	late := func(a *account) {
 		if !a.reportsPods() {
 			return
@@ -306,8 +309,9 @@ func (b *Book) Overdue(uid string) {
 		doubted := f == nil && a.doubts[uid] && !a.overdue[uid]
 		if doubted {
 			mark(&a.overdue, uid, true)
+			opened = append(opened, a.name)
 		}
-		if doubted || !a.silent && f != nil && len(f.options.known) > 0 {
+		if doubted || !a.silent && f != nil && a.awaits(f) {
 			a.silent = true
 			b.renew(a)
 		}
@@ -317,6 +321,13 @@ func (b *Book) Overdue(uid string) {
 		b.close(a)
 	}
 	b.eachHolder(uid, late)
+	return opened
+}
+
+// awaits reports whether a report will list the pod: it holds something. A pod that runs although it fits in no known
+// state of the node holds something, too, unless the empty node would assign nothing to it.
+func (a *account) awaits(f *assumedPod) bool {
+	return len(f.options.known) > 0 || f.cost <= maxEffort && !a.idle(f.pod)
 }
 
 // OpenDoubts records that no report will come soon about the pods in a node's last report that have no object. The

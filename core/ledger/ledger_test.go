@@ -348,6 +348,28 @@ func TestAPodThatHoldsNothingIsNotAssumed(t *testing.T) {
 	}
 }
 
+// A pod runs although it fits in no state in which its node may be, and no report has it: a report is overdue.
+func TestANodeThatDoesNotReportAPodWithoutAPlaceIsSilent(t *testing.T) {
+	usage := place.NewUsage(layout(t).Machine, layout(t).Rules)
+	var full []state.Entry
+	for i := range 2 {
+		v := place.Place(usage, pod(28, 1))
+		full = append(full, state.Entry{Pod: id(i), Holdings: v.Holdings})
+		usage = usage.Hold(v.Holdings...)
+	}
+	b := New()
+	b.Report("n", layout(t, full...))
+	b.Recover("n", id(2), pod(28, 1))
+	b.Admitted(id(2).UID)
+	if b.Snapshot().Node("n").Silent {
+		t.Fatal("the node is silent before the report is overdue")
+	}
+	b.Overdue(id(2).UID)
+	if !b.Snapshot().Node("n").Silent {
+		t.Error("the node is not silent")
+	}
+}
+
 func BenchmarkReserveBesideManyAssumed(b *testing.B) {
 	book := New()
 	book.Report("n", layout(b))
