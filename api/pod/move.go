@@ -9,21 +9,24 @@ import (
 // MoveCostAnnotation is what it costs to move a pod so that others get room: a number of 1 to 1000, 1 without it.
 const MoveCostAnnotation = "tenon.sh/move-cost"
 
-// Annotations and a label of others that keep pods where they are.
+// Annotations and labels of others that keep pods where they are.
 const (
 	// SafeToEvict is Cluster Autoscaler's annotation, which users set to "false", or to "true" for pods of Jobs.
 	SafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	// VolcanoGroup is Volcano's annotation with the PodGroup of a pod.
 	VolcanoGroup = "scheduling.k8s.io/group-name"
-	// CoschedulingGroup is the label with the PodGroup of a pod by which Coscheduling and Koordinator schedule
-	// (scheduler-plugins, apis/scheduling/v1alpha1).
+	// CoschedulingGroup is the label with the PodGroup of a pod by which Coscheduling schedules (scheduler-plugins,
+	// apis/scheduling/v1alpha1). Koordinator does not read it.
 	CoschedulingGroup = "scheduling.x-k8s.io/pod-group"
 	// YuniKornGroup is YuniKorn's annotation with the task group of a pod (yunikorn-k8shim, pkg/common/constants).
 	YuniKornGroup = "yunikorn.apache.org/task-group-name"
 	// JobSetExclusive is JobSet's annotation on pods that it keeps together in one domain of a topology.
 	JobSetExclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-	// KoordinatorGang is Koordinator's annotation with the gang of a pod.
-	KoordinatorGang = "gang.scheduling.koordinator.sh/name"
+	// KoordinatorGang is Koordinator's annotation with the gang of a pod. It counts for pods without the labels
+	// KoordinatorGroup, which goes first, and KoordinatorLightweight (koordinator, extension.GetGangName).
+	KoordinatorGang        = "gang.scheduling.koordinator.sh/name"
+	KoordinatorGroup       = "pod-group.scheduling.sigs.k8s.io"
+	KoordinatorLightweight = "pod-group.scheduling.sigs.k8s.io/name"
 )
 
 // replacing are the kinds of controllers that create a pod like an evicted one.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -45,8 +46,8 @@ func Marks(p *v1.Pod) []Mark {
 // marks returns all marks; those that the pod lacks have no name.
 func marks(p *v1.Pod) []Mark {
 	return []Mark{{"PodGroup", volcanoGroup(p), "Volcano"},
-		{"PodGroup", p.Labels[podapi.CoschedulingGroup], "Coscheduling or Koordinator"},
-		{"gang", p.Annotations[podapi.KoordinatorGang], "Koordinator"},
+		{"PodGroup", p.Labels[podapi.CoschedulingGroup], "Coscheduling"},
+		{"gang", koordinatorGang(p), "Koordinator"},
 		{"task group", p.Annotations[podapi.YuniKornGroup], "YuniKorn"}}
 }
 
@@ -111,6 +112,12 @@ func volcanoGroup(p *v1.Pod) string {
 		return name
 	}
 	return ""
+}
+
+// koordinatorGang returns the name of Koordinator's gang of a pod, or "".
+func koordinatorGang(p *v1.Pod) string {
+	return cmp.Or(p.Labels[podapi.KoordinatorGroup], p.Labels[podapi.KoordinatorLightweight],
+		p.Annotations[podapi.KoordinatorGang])
 }
 
 // inForeignGang reports whether a pod has a mark of a gang that is no PodGroup of Kubernetes, also of one that only its

@@ -140,6 +140,8 @@ func TestMarksOfGangs(t *testing.T) {
 		"none":                 {nil, "", false},
 		"Coscheduling":         {label("scheduling.x-k8s.io/pod-group", "g"), "PodGroup ml/g", true},
 		"Koordinator":          {note("gang.scheduling.koordinator.sh/name", "g"), "gang ml/g", true},
+		"Koordinator's label":  {label("pod-group.scheduling.sigs.k8s.io", "g"), "gang ml/g", true},
+		"Koordinator's older":  {label("pod-group.scheduling.sigs.k8s.io/name", "g"), "gang ml/g", true},
 		"YuniKorn":             {note("yunikorn.apache.org/task-group-name", "g"), "task group ml/g", true},
 		"Volcano":              {note("scheduling.k8s.io/group-name", "g"), "PodGroup ml/g", true},
 		"Volcano's own":        {note("scheduling.k8s.io/group-name", "podgroup-o"), "", false},

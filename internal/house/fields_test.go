@@ -31,6 +31,8 @@ var keys = map[string]string{
 	"podapi.YuniKornGroup":           "yunikorn.apache.org/task-group-name",
 	"podapi.JobSetExclusive":         "alpha.jobset.sigs.k8s.io/exclusive-topology",
 	"podapi.KoordinatorGang":         "gang.scheduling.koordinator.sh/name",
+	"podapi.KoordinatorGroup":        "pod-group.scheduling.sigs.k8s.io`",
+	"podapi.KoordinatorLightweight":  "pod-group.scheduling.sigs.k8s.io/name",
 	"about":                          "tenon.sh/align",
 	"annotation":                     "tenon.sh/align-ignore",
 	"KoordinatorSpec":                "scheduling.koordinator.sh/numa-topology-spec",

@@ -404,6 +404,9 @@ func TestGangsOfOtherSchedulers(t *testing.T) {
 		key, group string
 		want       int
 	}{
+		"Koordinator's label":  {"pod-group.scheduling.sigs.k8s.io", "g", 1},
+		"Koordinator's older":  {"pod-group.scheduling.sigs.k8s.io/name", "g", 1},
+		"Coscheduling":         {"scheduling.x-k8s.io/pod-group", "g", 1},
 		"Volcano":              {"scheduling.k8s.io/group-name", "g", 1},
 		"Volcano's of its pod": {"scheduling.k8s.io/group-name", "podgroup-u", 0},
 		"Volcano's of another": {"scheduling.k8s.io/group-name", "podgroup-v", 1},
@@ -412,7 +415,8 @@ func TestGangsOfOtherSchedulers(t *testing.T) {
 	} {
 		w := healthy()
 		p := kubetest.CPUs("worker", 2)
-		p.UID, p.Spec.SchedulerName, p.Annotations = "u", "tenon-scheduler", map[string]string{c.key: c.group}
+		p.UID, p.Spec.SchedulerName = "u", "tenon-scheduler"
+		p.Annotations, p.Labels = map[string]string{c.key: c.group}, map[string]string{c.key: c.group}
 		w.pods = append(w.pods, *p)
 		if got := ids(w.examine(t, doctor.Options{})); len(got) != c.want || c.want > 0 && got[0] != "gang-not-enforced" {
 			t.Errorf("%s: findings %v, want %d", name, got, c.want)
