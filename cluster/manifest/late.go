@@ -74,3 +74,52 @@ func launcherLate(f found) Late {
 	}
 	return Late{Until: "gets its pod when the workers run", Remedy: "set spec.launcherCreationPolicy to AtStartup"}
 }
+
+// submitterLate is about the pod that submits a RayJob (ray-operator/controllers/ray/rayjob_controller.go of KubeRay:
+// its Job is created when the cluster is ready). A cluster that the RayJob selects may run before.
+func submitterLate(f found) Late {
+	spec := f.above[len(f.above)-1]
+	if selected, _ := spec["clusterSelector"].(object); len(selected) > 0 {
+		return Late{}
+	}
+	return Late{Until: "gets its submitter when the cluster runs",
+		Remedy: "leave schedulingGroup out of submitterPodTemplate, or lower minCount"}
+}
+
+// taskLate is about a task of a Volcano Job (pkg/controllers/job of Volcano, waitDependsOnTaskMeetCondition). The last
+// objects above its template are the Job's spec and the task.
+func taskLate(f found) Late {
+	spec, own := f.above[len(f.above)-2], f.above[len(f.above)-1]
+	depends, _ := own["dependsOn"].(object)
+	names, _ := depends["name"].([]any)
+	tasks, _ := spec["tasks"].([]any)
+	on, waits := map[string]bool{}, 0
+	for _, x := range names {
+		if name, ok := x.(string); ok {
+			on[name] = true
+		}
+	}
+	for _, x := range tasks {
+		o, _ := x.(object)
+		if name, _ := o["name"].(string); on[name] && awaited(o) {
+			waits++
+		}
+	}
+	if waits == 0 || waits < len(on) && depends["iteration"] == "any" {
+		return Late{}
+	}
+	return Late{Until: "gets its pods when those of the tasks that it depends on run", Remedy: "remove dependsOn"}
+}
+
+// awaited reports whether tasks that depend on a task wait for pods of it: for minAvailable, which Volcano's webhook
+// sets (mutateSpec in pkg/webhooks/admission/jobs/mutate).
+func awaited(task object) bool {
+	least, err := number(task, "replicas", 1)
+	if policy, ok := task["partitionPolicy"].(object); ok {
+		least, err = number(policy, "minPartitions", 0)
+	}
+	if err == nil {
+		least, err = number(task, "minAvailable", least)
+	}
+	return err != nil || least > 0
+}

@@ -53,7 +53,7 @@ var sources = map[schema.GroupKind][]source{
 	{Group: "ray.io", Kind: "RayCluster"}: ray("spec"),
 	{Group: "ray.io", Kind: "RayService"}: ray("spec.rayClusterConfig"),
 	{Group: "ray.io", Kind: "RayJob"}: append(ray("spec.rayClusterSpec"),
-		source{path: "spec.submitterPodTemplate", count: product()}),
+		source{path: "spec.submitterPodTemplate", count: submitters, late: submitterLate}),
 	// sigs.k8s.io/lws, api/leaderworkerset/v1; sigs.k8s.io/jobset, api/jobset/v1alpha2.
 	{Group: "leaderworkerset.x-k8s.io", Kind: "LeaderWorkerSet"}: {
 		{path: "spec.leaderWorkerTemplate.leaderTemplate", count: leaders},
@@ -62,7 +62,7 @@ var sources = map[schema.GroupKind][]source{
 		late: jobLate}},
 	// volcano.sh/apis, pkg/apis/batch/v1alpha1; the annotation is set by pkg/controllers/job (createJobPod).
 	{Group: "batch.volcano.sh", Kind: "Job"}: {{path: "spec.tasks.*.template", count: product("replicas"),
-		finish: volcano}},
+		finish: volcano, late: taskLate}},
 	// knative.dev/serving, pkg/apis/serving/v1; argo-rollouts, pkg/apis/rollouts/v1alpha1; openkruise.
 	{Group: "serving.knative.dev", Kind: "Service"}: {
 		{path: "spec.template", count: product(), finish: knative}},
@@ -127,6 +127,14 @@ func rayWorkers(above []object) (int, error) {
 		err = fmt.Errorf("more than %d pods", MaxPods)
 	}
 	return n, err
+}
+
+// submitters counts the pod that submits a RayJob, which only its default mode has. above ends with the object's spec.
+func submitters(above []object) (int, error) {
+	if mode, _ := above[len(above)-1]["submissionMode"].(string); mode == "" || mode == "K8sJobMode" {
+		return 1, nil
+	}
+	return 0, nil
 }
 
 // bound reads an upper bound on pods from a field: MaxPods if it is missing or larger.

@@ -170,7 +170,8 @@ func (c checked) needsOthers() bool {
 }
 
 // oneAfterTheOther returns why a gang never has enough pods at the same time: an object makes some of its pods when
-// others of it run. It returns "" if it has.
+// others of it run. It returns "" if it has, and if all pods of the gang come later: then those that run before belong
+// to none, or to another gang.
 func oneAfterTheOther(least, pods int, members []checked) string {
 	var late *whatif.Workload
 	for _, x := range members {
@@ -179,7 +180,7 @@ func oneAfterTheOther(least, pods int, members []checked) string {
 			late = cmp.Or(late, w)
 		}
 	}
-	if late == nil || pods >= least {
+	if late == nil || pods >= least || pods == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s %s, and kube-scheduler waits for %d pods: %s", late, late.Late.Until, least, late.Late.Remedy)

@@ -46,6 +46,19 @@ func ray(replicas string) string {
 		"groupName: w, %s, template: %[1]s}]}", member(1), replicas))
 }
 
+// rayJob has a head, two workers and a submitter. more is about the whole object.
+func rayJob(more string) string {
+	return object("ray.io/v1", "RayJob", fmt.Sprintf("{%s, submitterPodTemplate: %s, rayClusterSpec: {headGroupSpec: "+
+		"{template: %[2]s}, workerGroupSpecs: [{groupName: w, replicas: 2, template: %[2]s}]}}", more,
+		strings.Replace(member(1), "{spec: {", "{spec: {restartPolicy: Never, ", 1)))
+}
+
+// volcanoJob has two tasks of two pods. more is about the first one, and depends about the second.
+func volcanoJob(more, depends string) string {
+	return object("batch.volcano.sh/v1alpha1", "Job", fmt.Sprintf("{tasks: [{name: a, %sreplicas: 2, template: %s}, "+
+		"{%sreplicas: 2, template: %[2]s}]}", more, member(1), depends))
+}
+
 // A gang starts only if enough of its pods exist at the same time, as the operator makes them.
 func TestPodsThatOperatorsMakeLaterDoNotStartAGang(t *testing.T) {
 	leader := "leaderTemplate: " + member(1) + ", "
@@ -70,7 +83,18 @@ func TestPodsThatOperatorsMakeLaterDoNotStartAGang(t *testing.T) {
 		"only minReplicas":     {ray("minReplicas: 2"), 4, "the files make 3 pods of it"},
 		"at most maxReplicas":  {ray("replicas: 9, maxReplicas: 2, minReplicas: 0"), 4, "the files make 3 pods of it"},
 		"all replicas":         {ray("replicas: 3, minReplicas: 1, numOfHosts: 2, maxReplicas: 2147483647"), 7, ""},
-		"suspended":            {ray("replicas: 3, suspend: true"), 2, "the files make 1 pod of it"},
+		"a RayJob":             {rayJob("shutdownAfterJobFinishes: true"), 4, "RayJob default/x gets its submitter when"},
+		"its cluster":          {rayJob("submissionMode: K8sJobMode"), 3, ""},
+		"no submitter":         {rayJob("submissionMode: HTTPMode"), 4, "the files make 3 pods of it"},
+		"a Volcano Job":        {volcanoJob("", ""), 4, ""},
+		"after another task":   {volcanoJob("", "dependsOn: {name: [a]}, "), 3, "remove dependsOn"},
+		"of the first task":    {volcanoJob("", "dependsOn: {name: [a]}, "), 2, ""},
+		"after no pod of it":   {volcanoJob("minAvailable: 0, ", "dependsOn: {name: [a]}, "), 4, ""},
+		"after any of two": {volcanoJob("minAvailable: 0, ", "name: b, dependsOn: {name: [a, b], iteration: any}, "), 4,
+			""},
+		"after both":    {volcanoJob("minAvailable: 0, ", "name: b, dependsOn: {name: [a, b]}, "), 4, "remove dependsOn"},
+		"after nothing": {volcanoJob("", "dependsOn: {name: []}, "), 4, ""},
+		"suspended":     {ray("replicas: 3, suspend: true"), 2, "the files make 1 pod of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := ExitYes
@@ -89,6 +113,29 @@ func TestPodsThatOperatorsMakeLaterDoNotStartAGang(t *testing.T) {
 				t.Errorf("simulate: %+v", g)
 			}
 		})
+	}
+}
+
+// What an operator waits for before it makes the pods of a gang may start by itself, if it is not of the gang.
+func TestAGangMayComeAfterPodsThatAreNotOfIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		file       string
+		of, counts int // the template whose pods are of the gang, and how many it has
+	}{
+		"a submitter": {rayJob("submissionMode: K8sJobMode"), 0, 1},
+		"a launcher":  {mpi("WaitForWorkersReady"), 0, 1},
+		"a task":      {volcanoJob("", "dependsOn: {name: [a]}, "), 1, 2},
+	} {
+		parts := strings.Split(c.file, "schedulingGroup: {podGroupName: g}, ")
+		file := strings.Join(parts[:c.of+1], "") + "schedulingGroup: {podGroupName: g}, " + strings.Join(parts[c.of+1:], "")
+		out, errs, code := checks(t, group("g", c.counts, "")+file)
+		if code != ExitYes || !strings.Contains(out, fmt.Sprintf("start together, %d at least", c.counts)) {
+			t.Errorf("%s: check: exit code %d: %s%s", name, code, out, errs)
+		}
+		d, _ := onMachines(t, group("g", c.counts, "")+file, 2)
+		if g := d.Groups[0]; !g.Fits || g.Pods != c.counts || strings.Contains(g.Text, "never") {
+			t.Errorf("%s: simulate: %+v", name, g)
+		}
 	}
 }
 
