@@ -145,3 +145,12 @@ func TestLongPathsTakeLinearTime(t *testing.T) {
 		t.Errorf("error of %d bytes: %.200v", len(fmt.Sprint(err)), err)
 	}
 }
+
+// Names that are no names do not end the program.
+func TestNamesOfJobsMayBeObjects(t *testing.T) {
+	job := `{name: {}, replicas: 1, dependsOn: {name: [{}, a]}, template: {spec: {template: ` + inner(1) + `}}}`
+	_, _ = Read([]byte(custom("jobset.x-k8s.io/v1alpha2", "JobSet", "{startupPolicy: {startupPolicyOrder: InOrder}, "+
+		"replicatedJobs: ["+job+", "+job+"]}")))
+	task := `{name: {}, dependsOn: {name: [{}, a], iteration: {}}, template: ` + inner(1) + `}`
+	_, _ = Read([]byte(custom("batch.volcano.sh/v1alpha1", "Job", "{tasks: ["+task+", "+task+"]}")))
+}

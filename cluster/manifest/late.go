@@ -53,9 +53,11 @@ func jobLate(f found) Late {
 
 // before returns the elements of a list before the one with the name of own. The names of replicated jobs are unique.
 func before(list []any, own object) []any {
+	name, _ := own["name"].(string)
 	at := slices.IndexFunc(list, func(x any) bool {
-		o, ok := x.(object)
-		return ok && o["name"] == own["name"]
+		o, _ := x.(object)
+		other, ok := o["name"].(string)
+		return ok && other == name
 	})
 	return list[:max(0, at)]
 }
