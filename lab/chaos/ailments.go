@@ -88,6 +88,7 @@ func (r *run) recover(ctx context.Context) error {
 			return fmt.Errorf("end %s: %w", a.what, err)
 		}
 		r.ailing = slices.DeleteFunc(r.ailing, func(b *ailment) bool { return a == b })
+		r.regained = r.regained || a.blind
 	}
 	return nil
 }

@@ -118,6 +118,7 @@ type run struct {
 	policy    map[string]int  // index into policies, by node
 	servers   int             // restarts of the API server
 	earlier   int             // restarts of the API server before this round
+	regained  bool            // a right of schedulers came back in this round
 	received  []*deliveries   // what each of Tenon's schedulers received, oldest scheduler first
 	attackers attackers
 	ailing    []*ailment               // faults that still last
@@ -243,7 +244,7 @@ func (r *run) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, roundTimeout, fmt.Errorf("not done after %s", roundTimeout))
 	defer cancel()
 	r.result.Rounds++
-	r.earlier = r.servers
+	r.earlier, r.regained = r.servers, false
 	began := time.Now()
 	const minActions, moreActions = 12, 14
 	for range minActions + r.rand.IntN(moreActions) {

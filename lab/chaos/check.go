@@ -73,16 +73,17 @@ func (r *run) settle(ctx context.Context) error {
 }
 
 // withoutUnplaced omits the pods for which their scheduler found no node. kube-scheduler writes that into a pod's
-// status only once. If the API server is restarted at that moment, the write is lost, and the pod seems to wait for
-// its first attempt until the next one. For its own pods, Tenon's scheduler has a record of the last attempt. The
-// default scheduler has none, so its unbound pods are omitted in rounds in which the API server was restarted.
+// status only once. If the API server is restarted at that moment, or schedulers may not write that, the write is lost,
+// and the pod seems to wait for its first attempt until the next one. For its own pods, Tenon's scheduler has a record
+// of the last attempt. The default scheduler has none, so its unbound pods are omitted in rounds in which the API
+// server was restarted, or schedulers got a right back.
 func (r *run) withoutUnplaced(lives []life) (out []life) {
 	for _, l := range lives {
 		unplaced := false
 		switch stage := r.lastStage(l); {
 		case l.pod.Spec.NodeName != "":
 		case l.pod.Spec.SchedulerName == foreignScheduler:
-			unplaced = r.servers > r.earlier
+			unplaced = r.servers > r.earlier || r.regained
 		default:
 			unplaced = stage == document.Judged || stage == document.Released
 		}
