@@ -28,6 +28,8 @@ type Group struct {
 	// PriorityClass is the name of its priority class, or "". Priority is its priority if the file has it, or nil.
 	PriorityClass string
 	Priority      *int32
+	// PreemptionPolicy is that of the file, or "".
+	PreemptionPolicy string
 }
 
 // groupVersions are the versions in which PodGroups have the fields of podGroupSpec.
@@ -86,7 +88,8 @@ func (r *reader) group(what string, gvk schema.GroupVersionKind, text []byte) (k
 		return true, fmt.Errorf("%s: %w", what, err)
 	}
 	out := Group{Namespace: g.Namespace, Name: g.Name, Parent: clip(g.Spec.ParentCompositePodGroupName),
-		PriorityClass: clip(g.Spec.PriorityClassName), Priority: g.Spec.Priority}
+		PriorityClass: clip(g.Spec.PriorityClassName), Priority: g.Spec.Priority,
+		PreemptionPolicy: clip(g.Spec.PreemptionPolicy)}
 	if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
 		out.Least = int(*gang.MinCount)
 	}

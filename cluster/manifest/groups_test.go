@@ -28,7 +28,7 @@ func TestGroupsAreRead(t *testing.T) {
 		"schedulingPolicy: {gang: {minCount: 3}}, schedulingConstraints: {topology: [{key: example.com/rack}]}, " +
 			"disruptionMode: {all: {}}, priorityClassName: high, preemptionPolicy: Never, priority: 5, " +
 			"resourceClaims: [{name: x}]": {Namespace: "ml", Name: "g", Least: 3, Label: "example.com/rack",
-			PriorityClass: "high", Priority: new(int32(5))},
+			PriorityClass: "high", Priority: new(int32(5)), PreemptionPolicy: "Never"},
 		"schedulingPolicy: {gang: {minCount: 3}}, parentCompositePodGroupName: all, workloadRef: {workloadName: w, " +
 			"templateName: t}": {Namespace: "ml", Name: "g", Least: 3, Parent: "all"},
 	} {

@@ -3,19 +3,22 @@ package stage
 import (
 	"cmp"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-numa/tenon/cluster/manifest"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
-// This file reads the PodGroups of files. kube-scheduler tries a group only if its pods have the group's priority
-// (validatePodGroup in pkg/scheduler/schedule_one_podgroup.go of 1.37).
+// This file reads the PodGroups of files. kube-scheduler tries a group only if its pods have the group's priority, one
+// scheduler and one preemption policy (validatePodGroup in pkg/scheduler/schedule_one_podgroup.go of 1.37).
 
 // leftOf returns the objects of a file that are no workloads. Groups without a namespace get the given one.
 func leftOf(f *manifest.File, namespace string) whatif.Left {
 	out := whatif.Left{NoPods: f.Left, NotJudged: f.Unjudged}
 	for _, g := range f.Groups {
 		out.Groups = append(out.Groups, whatif.Group{Namespace: cmp.Or(g.Namespace, namespace), Name: g.Name, Least: g.Least,
-			Label: g.Label, Part: g.Parent != "", Rank: rankOf(g.PriorityClass, g.Priority)})
+			Label: g.Label, Part: g.Parent != "", Rank: rankOf(g.PriorityClass, g.Priority),
+			Preempts: g.PreemptionPolicy})
 	}
 	return out
 }
@@ -27,6 +30,18 @@ func rankOf(class string, priority *int32) whatif.Rank {
 		priority = &value
 	}
 	return whatif.Rank{Class: class, Priority: priority}
+}
+
+// preempts returns the preemption policy of a pod of a file, as kube-scheduler reads it, or "": the API server takes it
+// from a priority class, so it is known if the API server was asked, or if the file has it.
+func preempts(p *v1.Pod, asked bool) string {
+	switch {
+	case p.Spec.PreemptionPolicy != nil:
+		return string(*p.Spec.PreemptionPolicy)
+	case asked:
+		return string(v1.PreemptLowerPriority)
+	}
+	return ""
 }
 
 // rankGroups asks the API server, if it can be asked, for the priorities of the groups whose class is not that of their

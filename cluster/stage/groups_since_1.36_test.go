@@ -58,6 +58,39 @@ func TestTheAPIServerIsAskedForPrioritiesOfGroups(t *testing.T) {
 	}
 }
 
+// policies is an API server whose priority classes are equal but for their preemption policies.
+type policies map[string]v1.PreemptionPolicy
+
+func (c policies) Create(_ context.Context, p *v1.Pod) (*v1.Pod, error, error) {
+	out := p.DeepCopy()
+	value, policy := int32(5), c[p.Spec.PriorityClassName]
+	out.Spec.Priority, out.Spec.PreemptionPolicy = &value, &policy
+	return out, nil, nil
+}
+
+// A pod's preemption policy is that of its class, which only the API server knows, or stands in the file.
+func TestPreemptionPoliciesAreThoseOfTheAPIServer(t *testing.T) {
+	s := made(t, []v1.Node{node("a", nil)})
+	const member = `, "schedulingGroup": {"podGroupName": "g"}`
+	if w := read(t, s, pod(member)); w.Preempts != "" {
+		t.Errorf("without an API server: %q", w.Preempts)
+	}
+	if w := read(t, s, pod(member+`, "preemptionPolicy": "Never"`)); w.Preempts != "Never" {
+		t.Errorf("in the file: %q", w.Preempts)
+	}
+	s = s.Asking(t.Context(), policies{"": v1.PreemptLowerPriority, "meek": v1.PreemptNever})
+	for class, want := range map[string]string{"": "PreemptLowerPriority", "meek": "Never"} {
+		if w := read(t, s, pod(member+`, "priorityClassName": "`+class+`"`)); w.Preempts != want {
+			t.Errorf("class %q: %q, want %s", class, w.Preempts, want)
+		}
+	}
+	_, left, err := s.Workloads([]byte("apiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n"+
+		"spec: {preemptionPolicy: Never, schedulingPolicy: {basic: {}}}\n---\n"+pod(member)), "default")
+	if err != nil || left.Groups[0].Preempts != "Never" {
+		t.Errorf("the group's: %+v, %v", left.Groups, err)
+	}
+}
+
 // A pod that waits and names a PodGroup starts with others of it, unless the group is known to ask for one pod.
 func TestGroupsThatAskForOnePod(t *testing.T) {
 	in := func(name string) func(*v1.Pod) {

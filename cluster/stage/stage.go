@@ -337,6 +337,7 @@ func (s *Stage) Workloads(data []byte, namespace string) (out []*whatif.Workload
 		if len(w.LackedClaims) > 0 {
 			s.bar(w.Want, strings.Join(w.LackedClaims, "; "))
 		}
+		w.Preempts = preempts(t.Pod, asked)
 		w.Rank.Class = t.Written.Spec.PriorityClassName // before the API server has named the default class
 		if t.Guessed != "" {
 			w.Unjudged = append(w.Unjudged, fmt.Sprintf("whether %s makes its pods of %s, and how many", t.Kind, t.Guessed))

@@ -23,6 +23,8 @@ type Group struct {
 	Part bool
 	// Rank is its priority, which its pods need too. Of a group of a composite group, that one's counts.
 	Rank Rank
+	// Preempts is its preemptionPolicy in the file, or "". An alpha feature gate has kube-scheduler read it.
+	Preempts string
 }
 
 // Has reports whether the pods of a workload name the group.

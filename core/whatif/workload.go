@@ -63,6 +63,8 @@ type Workload struct {
 	Late Late
 	// Rank is the priority of its pods.
 	Rank Rank
+	// Preempts is their preemptionPolicy; "" if it is not known.
+	Preempts string
 	// Held: the pod exists, and no scheduler places it now: it has scheduling gates, or is being deleted.
 	Held bool
 }

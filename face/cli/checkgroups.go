@@ -96,11 +96,8 @@ func checkGroup(s Stage, g whatif.Group, members []checked) checkedGroup {
 		out.Notes = append(out.Notes, fmt.Sprintf("its minCount is %d, and the files make %s of it, as far as that is known",
 			g.Least, podsText(pods)))
 	}
-	if text, certain := otherPriority(g, members); certain {
-		out.Problems = append(out.Problems, text)
-	} else if text != "" {
-		out.Notes = append(out.Notes, text)
-	}
+	problems, notes := refused(g, members)
+	out.Problems, out.Notes = append(out.Problems, problems...), append(out.Notes, notes...)
 	if g.Least > 0 && len(members) > 0 {
 		out.Problems = append(out.Problems, groupProblems(s, g, members)...)
 		if racks := racksOf(s, g); g.Label != "" && racks == nil {
@@ -118,15 +115,6 @@ func groupProblems(s Stage, g whatif.Group, members []checked) (out []string) {
 	if pods < g.Least && !atLeast(members) {
 		out = append(out, fmt.Sprintf("its minCount is %d, and the files make %s of it: lower minCount, or make more pods",
 			g.Least, podsText(pods)))
-	}
-	var schedulers []string
-	for _, x := range members {
-		schedulers = append(schedulers, cmp.Or(x.workload.Scheduler, "default-scheduler"))
-	}
-	slices.Sort(schedulers)
-	if schedulers = slices.Compact(schedulers); len(schedulers) > 1 {
-		out = append(out, "its pods have different schedulers ("+strings.Join(schedulers, ", ")+
-			"), and none of these gets all of them: give all of them the same schedulerName")
 	}
 	if text := oneAfterTheOther(g.Least, pods, members); text != "" {
 		out = append(out, text)
@@ -186,6 +174,46 @@ func oneAfterTheOther(least, pods int, members []checked) string {
 	return fmt.Sprintf("%s %s, and kube-scheduler waits for %d pods: %s", late, late.Late.Until, least, late.Late.Remedy)
 }
 
+// refused returns why kube-scheduler refuses a group whose pods differ (validatePodGroup and validateScheduledPods in
+// pkg/scheduler/schedule_one_podgroup.go of 1.37). Notes are about what is not known here.
+func refused(g whatif.Group, members []checked) (problems, notes []string) {
+	if text, certain := otherPriority(g, members); certain {
+		problems = append(problems, text)
+	} else if text != "" {
+		notes = append(notes, text)
+	}
+	var schedulers []string
+	for _, x := range members {
+		schedulers = append(schedulers, cmp.Or(x.workload.Scheduler, "default-scheduler"))
+	}
+	slices.Sort(schedulers)
+	if schedulers = slices.Compact(schedulers); len(schedulers) > 1 {
+		then := "), and none of these gets all of them: "
+		if g.Least == 0 {
+			then = "): once pods of one have nodes, kube-scheduler refuses those of the others: "
+		}
+		problems = append(problems, "its pods have different schedulers ("+strings.Join(schedulers, ", ")+then+
+			"give all of them the same schedulerName")
+	}
+	known := slices.DeleteFunc(slices.Clone(members), func(x checked) bool { return x.workload.Preempts == "" })
+	if len(known) == 0 {
+		return problems, notes
+	}
+	first := known[0].workload
+	other := slices.IndexFunc(known, func(x checked) bool { return x.workload.Preempts != first.Preempts })
+	switch {
+	case other > 0:
+		w := known[other].workload
+		problems = append(problems, fmt.Sprintf("the preemptionPolicy of the pods of %s is %s, and that of the pods of %s "+
+			"is %s; kube-scheduler tries the group only if all its pods have the same: give all of them the same "+
+			"priorityClassName", first, first.Preempts, w, w.Preempts))
+	case !g.Part && g.Preempts != "" && g.Preempts != first.Preempts:
+		notes = append(notes, fmt.Sprintf("its preemptionPolicy is %s, and that of its pods is %s; with the feature gate "+
+			"PodGroupPreemptionPolicy, kube-scheduler tries it only if they are equal", g.Preempts, first.Preempts))
+	}
+	return problems, notes
+}
+
 // otherPriority returns why kube-scheduler refuses a group because of the priority of its pods, or "". certain is false
 // if it refuses the group only if different classes have different priorities, which is not known.
 func otherPriority(g whatif.Group, members []checked) (text string, certain bool) {
@@ -240,6 +268,8 @@ func (g checkedGroup) write(b *bufio.Writer) {
 	switch {
 	case !g.InFiles:
 		text = fmt.Sprintf("PodGroup %s/%s has %s in the files.", g.Namespace, g.Name, podsText(g.Pods))
+	case !g.Passes && g.Needed == 0:
+		text = fmt.Sprintf("Pods of PodGroup %s/%s can never start:", g.Namespace, g.Name)
 	case !g.Passes:
 		text = fmt.Sprintf("PodGroup %s/%s can never start:", g.Namespace, g.Name)
 	}

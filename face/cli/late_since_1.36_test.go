@@ -156,6 +156,53 @@ func TestPodsThatComeLaterArePlacedLater(t *testing.T) {
 	}
 }
 
+// kube-scheduler refuses a group for good once it knows pods of it that differ in their schedulers or in whether they
+// preempt.
+func TestPodsOfAGroupThatDifferWaitForEver(t *testing.T) {
+	gang := group("g", 2, "")
+	basic := strings.Replace(gang, "gang: {minCount: 2}", "basic: {}", 1)
+	of := func(policy string) string {
+		return strings.Replace(gang, "spec:", "spec:\n  preemptionPolicy: "+policy, 1)
+	}
+	part := strings.Replace(of("Never"), "spec:", "spec:\n  parentCompositePodGroupName: all", 1)
+	const never, lower = "preemptionPolicy: Never,", "preemptionPolicy: PreemptLowerPriority,"
+	mixed := members("a", "g", 1, 2, never) + members("b", "g", 1, 2, lower)
+	schedulers := members("a", "g", 2, 2, "schedulerName: tenon-scheduler,") + members("b", "g", 2, 2, "")
+	const differ = "the preemptionPolicy of the pods of StatefulSet default/a is Never, and that of the pods of " +
+		"StatefulSet default/b is PreemptLowerPriority; kube-scheduler tries the group only if all its pods have the " +
+		"same: give all of them the same priorityClassName"
+	const gate = "with the feature gate PodGroupPreemptionPolicy"
+	for name, c := range map[string]struct {
+		file, want string
+		code       int
+	}{
+		"policies":        {gang + mixed, differ, ExitNo},
+		"of a part":       {part + mixed, differ, ExitNo},
+		"basic":           {basic + mixed, "Pods of PodGroup default/g can never start: T" + differ[1:], ExitNo},
+		"not known":       {gang + members("a", "g", 1, 2, never) + members("b", "g", 1, 2, ""), "", ExitYes},
+		"the group's":     {of("Never") + members("a", "g", 2, 2, lower), gate, ExitYes},
+		"equal":           {of("Never") + members("a", "g", 2, 2, never), "", ExitYes},
+		"the composite's": {part + members("a", "g", 2, 2, lower), "", ExitYes},
+		"schedulers": {basic + schedulers, "Its pods have different schedulers (default-scheduler, tenon-scheduler): once " +
+			"pods of one have nodes, kube-scheduler refuses those of the others: give all of them the same schedulerName",
+			ExitNo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errs, code := checks(t, c.file)
+			text := strings.Join(strings.Fields(out+errs), " ")
+			if code != c.code || !strings.Contains(strings.ToLower(text), strings.ToLower(c.want)) ||
+				c.want == "" && strings.Contains(text, "preemptionPolicy of") {
+				t.Errorf("check: exit code %d, want %d with %q: %s%s", code, c.code, c.want, out, errs)
+			}
+			d, _ := onMachines(t, c.file, 2)
+			if g := d.Groups[0]; g.Gang && (!strings.Contains(g.Text, c.want) ||
+				strings.Contains(g.Text, "never starts") != (c.code == ExitNo)) {
+				t.Errorf("simulate: %s", g.Text)
+			}
+		})
+	}
+}
+
 // kube-scheduler tries a group only if all its pods have its priority.
 func TestTheGroupAndItsPodsNeedOnePriority(t *testing.T) {
 	of := func(class string) string {

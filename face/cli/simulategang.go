@@ -230,9 +230,11 @@ func (g *podGroup) also() (out string) {
 	if text := oneAfterTheOther(g.Least, g.pods, members); text != "" && g.pods >= g.Least {
 		out += " It never starts, though: " + text + "."
 	}
-	if text, certain := otherPriority(g.Group, members); certain {
+	problems, notes := refused(g.Group, members)
+	for _, text := range problems {
 		out += " It never starts, though: " + text + "."
-	} else if text != "" {
+	}
+	for _, text := range notes {
 		out += " Whether it starts is not certain: " + text + "."
 	}
 	return out
