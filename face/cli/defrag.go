@@ -154,7 +154,8 @@ func (f *defragFlags) bind(c *cobra.Command) {
 	s.StringVar(&f.count, "count", "", "Number of pods of each workload of -f and --like, in place of its replicas.")
 	s.StringArrayVar(&f.empty, "empty", nil, "Node that all its pods are to leave. This flag can be repeated.")
 	s.StringArrayVar(&f.align, "align", nil,
-		"Pod that runs and is to lie on as few NUMA nodes as possible, [NAMESPACE/]NAME. This flag can be repeated.")
+		"Pod that runs and is to lie on as few NUMA nodes as it needs, [NAMESPACE/]NAME; it stays if it does already. "+
+			"This flag can be repeated.")
 	s.BoolVar(&f.usual, "usual", false,
 		"As many pods as possible are to fit of the shapes that the cluster usually runs, and of none fewer than now.")
 	s.StringArrayVar(&f.namespaces, "from-namespace", nil,
@@ -235,6 +236,7 @@ type defragmentation struct {
 	empty    []string // names
 	result   defrag.Result
 	stuck    []defrag.Fixed // pods of nodes that are to be empty, which may not move
+	aligned  []string       // pods of --align that need not move
 	// notJudged are objects of files whose pods are not judged, and pods that get no room because of that, and why.
 	notJudged []string
 	partial   string // what of the cluster was not read

@@ -287,12 +287,35 @@ func TestPodsThatEndAlreadyAreNotAskedTwice(t *testing.T) {
 	}
 }
 
-// A pod that is to be aligned moves, or it is said why it may not.
+// A pod that is to be aligned moves, or it is said why it may not. A pod that is aligned stays.
 func TestAlignAPod(t *testing.T) {
-	for args, want := range map[string]string{"--align ml/train-1": "pod/ml/train-1\n", "--align ml/web-0": ""} {
-		out, errs, code := runDefrag(t, scattered(t, nil), strings.Fields(args+" -o name")...)
-		if out != want || errs != "" || (code == 0) != (want != "") {
-			t.Errorf("%s: %q, exit code %d, stderr %q; want %q", args, out, code, errs, want)
+	apart := func(names ...string) string { // these hold half of their CPUs on either NUMA node
+		out := scattered(t, nil)
+		for _, name := range names {
+			before, after, _ := strings.Cut(out, `}],"name":"`+name)
+			at := strings.LastIndex(before, `"16-19,48-51"`)
+			out = before[:at] + strings.Replace(before[at:], "16-19,48-51", "10-11,16-17,42-43,48-49", 1) +
+				`}],"name":"` + name + after
+		}
+		return out
+	}
+	for _, c := range []struct {
+		cluster, args, moves, text string
+		code                       int
+	}{
+		{apart("train-1"), "--align ml/train-1", "pod/ml/train-1\n", "MOVE", 0},
+		{apart("web-0"), "--align ml/web-0", "", "ml/web-0 stays on gpu-b: it has no controller", ExitNo},
+		{apart(), "--align ml/train-1", "", "Nothing has to move.\n\nml/train-1 is aligned already.\n", 0},
+		{apart(), "--align ml/web-0 --align ml/train-0", "", "ml/web-0, ml/train-0 are aligned already.\n", 0},
+		{apart("train-1"), "--align ml/train-1 --align ml/train-0", "pod/ml/train-1\n",
+			"ml/train-0 is aligned already.\n", 0},
+	} {
+		out, errs, code := runDefrag(t, c.cluster, strings.Fields(c.args+" -o name")...)
+		if out != c.moves || errs != "" || code != c.code {
+			t.Errorf("%s: %q, exit code %d, stderr %q; want %q", c.args, out, code, errs, c.moves)
+		}
+		if out, _, _ = runDefrag(t, c.cluster, strings.Fields(c.args)...); !strings.Contains(out, c.text) {
+			t.Errorf("%s: no %q in\n%s", c.args, c.text, out)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenon-numa/tenon/core/defrag"
 	"github.com/tenon-numa/tenon/core/place"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
 )
 
@@ -166,12 +167,16 @@ func (a *app) fullName(ref string) string {
 	return id
 }
 
-// alignPod has a pod move to where it lies on as few NUMA nodes as its requests need on the empty machine.
+// alignPod has a pod move to where it lies on as few NUMA nodes as its requests need on the empty machine, unless it
+// lies so already.
 func (d *defragmentation) alignPod(name string) error {
 	for i := range d.problem.Movers {
 		m := &d.problem.Movers[i]
 		if m.Pod.String() != name {
 			continue
+		}
+		if d.liesAligned(m.Pod, m.Node) {
+			return nil
 		}
 		if w := *m.Want; !w.Demand.Binds() {
 			w.Demand = place.Demand{Policy: place.Restricted}
@@ -182,11 +187,34 @@ func (d *defragmentation) alignPod(name string) error {
 	}
 	for _, x := range d.field.Fixed {
 		if x.Pod.String() == name {
-			d.stuck = append(d.stuck, x)
+			if !d.liesAligned(x.Pod, x.Node) {
+				d.stuck = append(d.stuck, x)
+			}
 			return nil
 		}
 	}
 	return fmt.Errorf("--align: no pod %s runs on a node", name)
+}
+
+// liesAligned notes a pod whose own demand is met and that is not misaligned: its eviction would bring nothing. The
+// result is false where it is not known what the pod holds, or where it holds nothing: another node may align it.
+func (d *defragmentation) liesAligned(id state.PodID, node int) bool {
+	n := d.problem.Nodes[node].State
+	if n == nil || n.Quality != state.Exact {
+		return false
+	}
+	e, holds := n.Entry(id.UID)
+	w, err := d.stage.Like(id.Namespace, id.Name)
+	if !holds || err != nil {
+		return false
+	}
+	units := place.Alignments(n.Usage.Ideal(), w.Want.Pod, e.Holdings)
+	if len(units) == 0 || place.Misaligned(units) ||
+		!n.Judge(id.UID, w.Want.Pod, place.Verdict{Holdings: e.Holdings}, w.Want.Demand).Fits() {
+		return false
+	}
+	d.aligned = append(d.aligned, id.String())
+	return true
 }
 
 // numbered numbers the tasks, and refuses those for which no pods can be moved.

@@ -50,6 +50,8 @@ type defragDocument struct {
 	// Stuck are pods that have to move and may not. Beyond is how many pods have to move, if they are more than may.
 	Stuck  []stuckDocument `json:"stuck,omitempty"`
 	Beyond int             `json:"beyond,omitempty"`
+	// Aligned are pods that were to be aligned, and are.
+	Aligned []string `json:"aligned,omitempty"`
 	// Without are the pods that get no room, if as many as possible were to.
 	Without []string `json:"without,omitempty"`
 	// Usual are the shapes that the cluster usually runs, if room is made for them.
@@ -89,7 +91,7 @@ func (d *defragmentation) document() defragDocument {
 		Refusals: document.Each(d.result.Now.Refusals, func(r whatif.Refusal) refusalDocument {
 			return refusalDocument{r.Nodes, bar(r), string(r.Error), document.Each(r.Reasons, document.ReasonOf)}
 		}), NotKnown: append([]document.Problem{}, d.problems...), Partial: d.partial,
-		Waiting: d.others(), Ending: d.ending, Without: d.without}
+		Waiting: d.others(), Ending: d.ending, Without: d.without, Aligned: d.aligned}
 	for _, x := range d.stuck {
 		out.Stuck = append(out.Stuck, stuckDocument{document.PodOf(x.Pod), d.problem.Nodes[x.Node].Name, x.Why})
 	}
@@ -173,17 +175,17 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		d.writeNodes(b, limit)
 	}
 	d.writeFixed(b, limit)
+	if n := len(d.aligned); n > 0 {
+		fmt.Fprintln(b)
+		writeWrapped(b, "", namesText(d.aligned, limit)+choose(n, " is", " are")+" aligned already.")
+	}
 	if d.ending > 0 {
 		fmt.Fprintf(b, "\n%s being deleted, and counted as gone here.\n", choose(d.ending, "1 pod is",
 			fmt.Sprintf("%d pods are", d.ending)))
 	}
 	if d.result.Plan != nil && len(d.without) > 0 {
 		fmt.Fprintln(b)
-		names := slices.Clone(d.without[:min(limit, len(d.without))])
-		if more := len(d.without) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
-		writeWrapped(b, "", "No room was found for "+strings.Join(names, ", ")+".")
+		writeWrapped(b, "", "No room was found for "+namesText(d.without, limit)+".")
 	}
 	if n := d.others(); n > 0 {
 		fmt.Fprintf(b, "\n%s for a node, and no room is kept for %s.\n", choose(n, "1 other pod waits",
@@ -200,6 +202,15 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		return d.writeMaps(w, f.drawing)
 	}
 	return nil
+}
+
+// namesText returns at most limit names, and the number of the others.
+func namesText(names []string, limit int) string {
+	out := slices.Clone(names[:min(limit, len(names))])
+	if more := len(names) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
 }
 
 // writeMoves writes the table of moves.
