@@ -9,13 +9,10 @@
 package manifest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -28,8 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	runtimejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/core/printable"
 )
@@ -140,51 +135,6 @@ func noPods(f *File) error {
 	return &NoPodsError{f, text}
 }
 
-// Documents calls do for every YAML document of a text, with the document as JSON and a name such as "document 2". It
-// skips empty documents. JSON is one document.
-func Documents(data []byte, do func(where string, text []byte) error) error {
-	if utilyaml.IsJSONBuffer(data) {
-		return do("document 1", data)
-	}
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for i := 1; ; i++ {
-		where := fmt.Sprintf("document %d", i)
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		if err := checkAliases(doc); err != nil {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		text, err := toJSON(doc)
-		if err != nil {
-			return fmt.Errorf("%s: %w", where, err)
-		}
-		if s := string(bytes.TrimSpace(text)); s == "null" {
-			continue
-		}
-		if err := do(where, text); err != nil {
-			return err
-		}
-	}
-}
-
-// toJSON converts a YAML document. A repeated key is an error, unless the document merges mappings (<<): then a key
-// may override the same key of a merged mapping. The result is what kubectl gets from the same library.
-func toJSON(doc []byte) ([]byte, error) {
-	text, err := yaml.YAMLToJSONStrict(doc)
-	if err != nil && merges.Match(doc) {
-		return yaml.YAMLToJSON(doc)
-	}
-	return text, err
-}
-
-// merges matches a merge key at the beginning of a line or of an item, or in braces.
-var merges = regexp.MustCompile(`(?m)(^[ \t-]*|[{,][ \t]*)<<[ \t]*:`)
-
 // Header has the fields that name an object, and the items of a list.
 type Header struct {
 	APIVersion string `json:"apiVersion"`
@@ -198,13 +148,24 @@ type Header struct {
 // ReadHeader reads the header of an object. The error names the faulty field.
 func ReadHeader(text []byte) (h Header, gvk schema.GroupVersionKind, err error) {
 	if err := json.Unmarshal(text, &h); err != nil {
-		return h, gvk, fmt.Errorf("not an object: %w", err)
+		return h, gvk, noObject(text, err)
 	}
 	gv, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
 		return h, gvk, fmt.Errorf("apiVersion: %w", err)
 	}
 	return h, gv.WithKind(h.Kind), nil
+}
+
+// noObject returns the error for a document that is no object, or one whose header has fields of other types.
+func noObject(text []byte, err error) error {
+	switch text := bytes.TrimSpace(text); {
+	case bytes.HasPrefix(text, []byte("[")):
+		return errors.New("not an object but a list: want one object for each document, or the objects as items of kind List")
+	case !bytes.HasPrefix(text, []byte("{")):
+		return errors.New("not an object but a single value: want an object with apiVersion and kind")
+	}
+	return fmt.Errorf("not an object: %w", err)
 }
 
 type reader struct {

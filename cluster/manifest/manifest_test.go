@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -228,6 +229,8 @@ func FuzzRead(f *testing.F) {
 		"{name: numa}, trainer: {numNodes: 2, image: x, resourcesPerNode: {limits: {cpu: 2}}}, runtimePatches: [{manager: "+
 		"m, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: "+
 		"{nodeSelector: {a: b}}}}}}]}}}}]}"))
+	f.Add(podsNamed(jsonPod, "\n---\n", "a", "b"))
+	f.Add(inUTF16(podsNamed(blockPod, "...\n", "a", "b"), binary.LittleEndian))
 	f.Add(custom("slinky.slurm.net/v1beta1", "NodeSet", "{slurmd: {image: i}, logfile: {image: i}, template: {spec: {}}}"))
 	f.Add(
 		`{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}]}`)
