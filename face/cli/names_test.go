@@ -99,12 +99,17 @@ func TestNamesHaveTheFormsOfKubectl(t *testing.T) {
 	}
 }
 
-// A machine of the catalogue is drawn by its name, with what its kubelet's configuration reserves.
-func TestMachinesOfTheCatalogueAreDrawn(t *testing.T) {
-	s := Setup{Stages: stages(nil), Catalogued: machines.List(), Catalogue: func(name string) ([]byte, []byte, bool) {
+// catalogued has the lab's catalogue of machines, and no cluster.
+func catalogued() Setup {
+	return Setup{Stages: stages(nil), Catalogued: machines.List(), Catalogue: func(name string) ([]byte, []byte, bool) {
 		m, err := machines.Load(name)
 		return []byte(m.Text), []byte(m.YAML), err == nil
 	}}
+}
+
+// A machine of the catalogue is drawn by its name, with what its kubelet's configuration reserves.
+func TestMachinesOfTheCatalogueAreDrawn(t *testing.T) {
+	s := catalogued()
 	var out, errs bytes.Buffer
 	if code := Run(t.Context(), []string{"map", "--machine", "gpu-8"}, &out, &errs, s); code != 0 ||
 		!strings.Contains(out.String(), "single-numa-node") || !strings.Contains(out.String(), "nvidia.com/gpu") {

@@ -186,7 +186,8 @@ func (f *simulateFlags) bind(a *app, c *cobra.Command) {
 	s.StringVar(&f.nodes, "nodes", "",
 		`File with the output of "kubectl get nodelayouts,layoutbases,nodes,pods -A -o json", in place of a cluster.`)
 	s.StringVar(&f.policy, "topology-manager-policy", "",
-		"Policy of the kubelets of --machines, in place of that in --kubelet-config.")
+		"Policy of the kubelets of --machines. Flags about the kubelet replace fields of the catalogue's configuration, and "+
+			"exclude --kubelet-config.")
 	s.StringVar(&f.scope, "topology-manager-scope", "", "Scope of the kubelets of --machines. One of: (container, pod).")
 	s.StringVar(&f.cpuPolicy, "cpu-manager-policy", "",
 		"CPU manager policy of the kubelets of --machines. One of: (none, static).")

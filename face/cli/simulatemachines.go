@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenon-numa/tenon/api/pod/quantity"
 	"github.com/tenon-numa/tenon/core/place"
@@ -24,7 +26,8 @@ import (
 const maxConfig = 1 << 20
 
 // described returns the machines in a list of FILE[=COPIES], with the rules of their kubelets. A machine from the
-// catalogue has the configuration of the catalogue, unless flags replace it. Warnings go to stderr.
+// catalogue has the configuration of the catalogue, unless --kubelet-config replaces it; other flags about the kubelet
+// replace its fields. Warnings go to stderr.
 func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]whatif.Machine, error) {
 	configs, err := f.kubeletConfigs(len(list))
 	if err != nil {
@@ -50,15 +53,22 @@ func (a *app) described(f simulateFlags, list []string, stderr io.Writer) ([]wha
 		}
 		m := whatif.Machine{Name: n.Name, Machine: n.Machine, Copies: copies}
 		config := configs[min(i, len(configs)-1)]
-		if own != nil && len(f.configs) == 0 && f.kubeletFlags() == nil {
+		fields := f.kubeletFlags()
+		switch {
+		case len(f.configs) > 0 || own == nil && fields != nil:
+		case own == nil:
+			fmt.Fprintf(stderr, "Warning: machine %s: no kubelet configuration is given, so its kubelet aligns nothing: "+
+				"want --kubelet-config\n", n.Name)
+		case fields == nil:
 			config = kubeletConfig{"kubelet configuration of the catalogue", own}
+		default:
+			config.from += ", over the configuration of the catalogue,"
+			if config.text, err = f.configuration(own, fields); err != nil {
+				return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
+			}
 		}
 		if m.Rules, m.Allocatable, err = a.setup.Stages.Kubelet(config.text, n.Machine); err != nil {
 			return nil, fmt.Errorf("%s for machine %s: %w", config.from, n.Name, err)
-		}
-		if own == nil && len(config.text) == 0 {
-			fmt.Fprintf(stderr, "Warning: machine %s: no kubelet configuration is given, so its kubelet aligns nothing: "+
-				"want --kubelet-config, or flags such as --topology-manager-policy\n", n.Name)
 		}
 		if lost, a := m.Rules.HalfCores(n.Machine); !lost.Empty() {
 			fmt.Fprintf(stderr, "Warning: %s for machine %s: %s\n", config.from, n.Name, a)
@@ -128,7 +138,7 @@ func (f simulateFlags) kubeletConfigs(machines int) (out []kubeletConfig, err er
 	case n > 1 && n != machines:
 		return nil, fmt.Errorf("%d --kubelet-config for %d machines: want one for all, or one for each", n, machines)
 	case n == 0:
-		text, err := f.configuration(own)
+		text, err := f.configuration(nil, own)
 		return []kubeletConfig{{"flags of the kubelet", text}}, err
 	}
 	for _, file := range f.configs {
@@ -160,23 +170,48 @@ func (f simulateFlags) kubeletFlags() map[string]any {
 	return out
 }
 
-// configuration makes a KubeletConfiguration from flags. It sets systemReserved to the sum of the reservations of
-// memory on NUMA nodes, because the kubelet requires that both are equal.
-func (f simulateFlags) configuration(fields map[string]any) ([]byte, error) {
-	out := map[string]any{"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
-	for field, value := range fields {
-		out[field] = value
+// configuration makes a KubeletConfiguration from flags, over a given one, which may be nil. It removes from that one
+// what would contradict the flags.
+func (f simulateFlags) configuration(given []byte, fields map[string]any) ([]byte, error) {
+	out := map[string]any{}
+	if len(given) > 0 {
+		if err := yaml.Unmarshal(given, &out); err != nil {
+			return nil, err
+		}
 	}
-	if f.reservedMemory != "" {
+	out["apiVersion"], out["kind"] = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	maps.Copy(out, fields)
+	if f.cpuPolicy == "none" {
+		delete(out, "cpuManagerPolicyOptions")
+	}
+	if f.memoryPolicy == "None" && f.reservedMemory == "" {
+		delete(out, "reservedMemory")
+	}
+	if f.reservedCPUs != "" { // they replace what is reserved by amount
+		delete(amountsIn(out, "systemReserved"), "cpu")
+		delete(amountsIn(out, "kubeReserved"), "cpu")
+	}
+	if f.reservedMemory != "" { // the kubelet requires that the sum is what is reserved in all
 		numas, sum, err := reservedMemory(f.reservedMemory)
 		if err != nil {
 			return nil, err
 		}
 		out["reservedMemory"] = numas
-		out["systemReserved"] = map[string]string{topo.Memory: sum.String()}
-		out["evictionHard"] = map[string]string{"memory.available": "0%"}
+		amountsIn(out, "systemReserved")[topo.Memory] = sum.String()
+		delete(amountsIn(out, "kubeReserved"), topo.Memory)
+		amountsIn(out, "evictionHard")["memory.available"] = "0%"
 	}
 	return json.Marshal(out)
+}
+
+// amountsIn returns the amounts in a field of a configuration, which it makes if there are none.
+func amountsIn(config map[string]any, field string) map[string]any {
+	amounts, ok := config[field].(map[string]any)
+	if !ok {
+		amounts = map[string]any{}
+		config[field] = amounts
+	}
+	return amounts
 }
 
 // reservedMemory parses a value like that of the kubelet's --reserved-memory: NUMA:KIND=AMOUNT[,KIND=AMOUNT],
