@@ -133,26 +133,35 @@ func (l look) show(lines []string) string {
 }
 
 // continues reports whether a line goes on with the paragraph that first begins: writeWrapped has broken the line
-// before it, because the next word had no room.
+// before it, because the next word had no room. A command behind the end of a sentence is a line of its own.
 func continues(first, before, line string) bool {
 	word, _, _ := strings.Cut(strings.TrimLeft(line, " "), " ")
-	return word != "" && indentOf(line) == indentOf(first)+2 &&
+	command := word == "kubectl" && strings.HasSuffix(before, ".")
+	return word != "" && !command && indentOf(line) == indentOf(first)+2 &&
 		utf8.RuneCountInString(before)+1+utf8.RuneCountInString(word) > textWidth
 }
 
 // indentOf returns the number of blanks before a line. The severity of a finding stands in their place.
 func indentOf(line string) int {
-	for _, severity := range severities {
-		if strings.HasPrefix(line, fmt.Sprintf("%-*s", findingIndent, severity)) {
-			return findingIndent
-		}
+	if isFinding(line) {
+		return findingIndent
 	}
 	return len(line) - len(strings.TrimLeft(line, " "))
+}
+
+// isFinding reports whether a line begins with the severity of a finding.
+func isFinding(line string) bool {
+	return slices.ContainsFunc(severities, func(severity string) bool {
+		return strings.HasPrefix(line, fmt.Sprintf("%-*s", findingIndent, severity))
+	})
 }
 
 // prose reports whether a line may be broken. Commands may not, because people copy them, nor may lines that are
 // aligned with other lines: drawings, and the table of compare.
 func prose(line string) bool {
+	if isFinding(line) {
+		line = line[findingIndent:]
+	}
 	text := strings.TrimSpace(line)
 	return !strings.HasPrefix(text, "kubectl ") && !strings.Contains(text, "   ") && !strings.ContainsAny(text, "─│")
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/core/place"
 )
 
@@ -227,4 +229,38 @@ func TestPiecesOfTextAreShownWhole(t *testing.T) {
 			t.Fatalf("%q is %q", text, out.String())
 		}
 	})
+}
+
+// A finding of any severity is wrapped, and the command of its remedy is a line of its own, which people can copy.
+func TestFindingsFitNarrowTerminals(t *testing.T) {
+	const command = "kubectl apply -k deploy/policy"
+	for _, severity := range severities {
+		for letters := range 30 { // so that lines end at each column
+			var text strings.Builder
+			b := bufio.NewWriter(&text)
+			writeFinding(b, document.Finding{ID: "policy-missing", Severity: document.Severity(severity),
+				Text: "no admission policy keeps the agents of nodes from writing the layouts of other nodes" +
+					strings.Repeat("a", letters),
+				Remedy:   "install the policy, or a node may write the layouts of other nodes" + strings.Repeat("a", letters),
+				Commands: []string{command, command}}, false)
+			if err := b.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			out := look{width: 80}.show(strings.Split(text.String(), "\n"))
+			for l := range strings.Lines(out) {
+				if n := utf8.RuneCountInString(strings.TrimRight(l, "\n")); n > 80 {
+					t.Errorf("%d columns: %s", n, l)
+				}
+			}
+			commands := strings.Repeat("          "+command+"\n", 2)
+			if !strings.Contains(out, ".\n"+commands) || written(out) != written(text.String()) {
+				t.Errorf("shown as\n%s", out)
+			}
+		}
+	}
+	// A sentence may go on with the word.
+	lines := []string{strings.Repeat("x ", 46) + "and then", "  kubectl apply does the rest, if the file is there"}
+	if out := (look{width: 80}).show(lines); strings.Contains(out, "\n  kubectl apply does the rest") {
+		t.Errorf("shown as\n%s", out)
+	}
 }
