@@ -178,7 +178,7 @@ func (x *examination) unexamined() (out []document.Limit) {
 	return out
 }
 
-// examination collects findings. It merges findings with the same id and text into one with several objects.
+// examination collects findings. It merges findings with the same id, text and remedy into one with several objects.
 type examination struct {
 	*Snapshot
 	scene       *stage.Stage
@@ -202,7 +202,7 @@ func (x *examination) add(id string, object document.FindingObject, text, remedy
 	if !ok {
 		id, entry = unknownReason, catalogue[unknownReason]
 	}
-	key := id + "\n" + text
+	key := id + "\n" + text + "\n" + remedy
 	f := x.found[key]
 	if f == nil {
 		f = &document.Finding{ID: id, Severity: entry.severity, Text: text, Remedy: cmp.Or(remedy, entry.remedy),

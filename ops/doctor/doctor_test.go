@@ -505,6 +505,23 @@ func TestEveryFindingIsExplained(t *testing.T) {
 	}
 }
 
+// Pods that no node can run for different reasons have findings of their own, each with its own remedy.
+func TestEachReasonHasItsRemedy(t *testing.T) {
+	w := healthy()
+	lost := kubetest.CPUs("lost", 2)
+	lost.Spec.NodeSelector = map[string]string{"disk": "none"}
+	w.pods = append(w.pods, *lost, *kubetest.CPUs("wide", 400), *kubetest.CPUs("wide-too", 400))
+	got := map[string]string{} // the remedies by the objects
+	for _, f := range w.examine(t, doctor.Options{}).Findings {
+		for _, o := range f.Objects {
+			got[o.Name] = f.Remedy
+		}
+	}
+	if len(got) != 3 || got["lost"] == got["wide"] || got["wide"] != got["wide-too"] || strings.Contains(got["wide"], "label") {
+		t.Errorf("remedies %q", got)
+	}
+}
+
 func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {
 	w := healthy()
 	w.rules.CPU, w.entries = place.CPURules{}, nil
