@@ -517,7 +517,8 @@ func TestEachReasonHasItsRemedy(t *testing.T) {
 			got[o.Name] = f.Remedy
 		}
 	}
-	if len(got) != 3 || got["lost"] == got["wide"] || got["wide"] != got["wide-too"] || strings.Contains(got["wide"], "label") {
+	if len(got) != 3 || got["lost"] == got["wide"] || got["wide"] != got["wide-too"] ||
+		strings.Contains(got["wide"], "label") {
 		t.Errorf("remedies %q", got)
 	}
 }
