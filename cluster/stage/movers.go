@@ -356,7 +356,17 @@ func (s *Stage) Unrelated(wants []*whatif.Want) bool {
 	return true
 }
 
-// relates reports whether a pod has requirements of other pods, or takes what only one pod of a node may have.
-func (p *peer) relates() bool {
-	return len(p.affinity)+len(p.anti)+len(p.spread)+len(p.ports)+len(p.exclusive) > 0 || volumes(&p.pod.Spec)
+// relates reports whether a pod has requirements of other pods, or takes what only one pod of a node may have, or
+// has volumes that may tie it to nodes.
+func (p *peer) relates() bool { return p.excludes() || volumes(&p.pod.Spec) }
+
+// excludes is relates without volumes that several pods may use.
+func (p *peer) excludes() bool {
+	return len(p.affinity)+len(p.anti)+len(p.spread)+len(p.ports)+len(p.exclusive) > 0
+}
+
+// Relates reports whether pods require something of other pods, or take what only one pod of a node may have.
+func Relates(w *whatif.Want) bool {
+	p, is := w.Peers.(*peer)
+	return is && p.excludes()
 }

@@ -108,25 +108,32 @@ func (s *Stage) peers(p *v1.Pod) (out *peer, unjudged []string, err error) {
 // vague names the existing pods that may exclude p by an anti-affinity with a namespace selector, if the labels of
 // namespaces are unknown.
 func (s *Stage) vague(p *v1.Pod) (out []string) {
-	if s.namespaces != nil {
+	if s.namespaces != nil || len(s.excluding) == 0 {
 		return nil
 	}
-	for _, i := range slices.Sorted(maps.Keys(s.excluding)) {
-		for other := range kube.EachPod(s.excluding[i]) {
-			for _, x := range other.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-				n := x.NamespaceSelector
-				if n == nil || len(n.MatchLabels)+len(n.MatchExpressions) == 0 || same(other, p) {
-					continue
-				}
-				if selector, err := metav1.LabelSelectorAsSelector(x.LabelSelector); err == nil &&
-					selector.Matches(labels.Set(p.Labels)) {
-					out = append(out, "anti-affinity of pod "+other.Namespace+"/"+other.Name+" by labels of namespaces")
-					break
-				}
-			}
+	for other := range kube.EachPod(s.choosing()) {
+		if !same(other, p) && slices.ContainsFunc(antiTerms(other), func(x v1.PodAffinityTerm) bool {
+			selector, err := metav1.LabelSelectorAsSelector(x.LabelSelector)
+			return byNamespace(x) && err == nil && selector.Matches(labels.Set(p.Labels))
+		}) {
+			out = append(out, "anti-affinity of pod "+other.Namespace+"/"+other.Name+" by labels of namespaces")
 		}
 	}
 	return out
+}
+
+// antiTerms returns the required terms of a pod's anti-affinity.
+func antiTerms(p *v1.Pod) []v1.PodAffinityTerm {
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// byNamespace reports whether a term chooses some namespaces by labels.
+func byNamespace(t v1.PodAffinityTerm) bool {
+	n := t.NamespaceSelector
+	return n != nil && len(n.MatchLabels)+len(n.MatchExpressions) > 0
 }
 
 // same reports whether a and b are the same existing pod.

@@ -51,10 +51,12 @@ type Stage struct {
 	// reads a label that numbers pods.
 	excluding map[string][]kube.Stored
 	byNumber  func() bool
-	bars      map[string]*whatif.Bars // a cache, by a pod's wishes as JSON
-	storage   *storage                // nil if it is unknown
-	seen      *kube.Seen              // the namespaces whose pods it has
-	partial   string                  // see Partial
+	// choosing returns the pods in excluding whose anti-affinity chooses namespaces by labels.
+	choosing func() []kube.Stored
+	bars     map[string]*whatif.Bars // a cache, by a pod's wishes as JSON
+	storage  *storage                // nil if it is unknown
+	seen     *kube.Seen              // the namespaces whose pods it has
+	partial  string                  // see Partial
 	// namespaces are the labels of namespaces by name; nil if they are unknown.
 	namespaces map[string]map[string]string
 	// admission has the objects by which the API server changes or refuses new pods; nil if they are unknown.
@@ -195,19 +197,26 @@ func residents(pods []kube.Stored) map[string][]kube.Stored {
 	return out
 }
 
-// findExcluding sets excluding and byNumber to what follows from on. Pairs of pods are compared very often, and a
-// stored pod is costly to read, so byNumber reads each at most once.
+// findExcluding sets excluding, byNumber and choosing to what follows from on. Pairs of pods are compared very often,
+// and a stored pod is costly to read, so byNumber and choosing read each at most once.
 func (s *Stage) findExcluding() {
 	found := map[string][]kube.Stored{}
 	for node, pods := range s.on {
 		for _, p := range pods {
-			if a := p.Pod().Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
-				len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			if len(antiTerms(p.Pod())) > 0 {
 				found[node] = append(found[node], p)
 			}
 		}
 	}
 	s.excluding = found
+	s.choosing = sync.OnceValue(func() (out []kube.Stored) {
+		for _, node := range slices.Sorted(maps.Keys(found)) {
+			out = append(out, slices.DeleteFunc(slices.Clone(found[node]), func(p kube.Stored) bool {
+				return !slices.ContainsFunc(antiTerms(p.Pod()), byNamespace)
+			})...)
+		}
+		return out
+	})
 	s.byNumber = sync.OnceValue(func() bool {
 		for _, pods := range found {
 			for p := range kube.EachPod(pods) {

@@ -217,9 +217,9 @@ func (c *Live) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	if out.Pod == nil {
 		return Pod{}, err
 	}
-	v, err := c.served(ctx)
+	s, _, err := c.Stage(ctx)
 	if err != nil {
 		return Pod{}, err
 	}
-	return out, out.surround(ctx, c.reader, v, pod)
+	return out, out.surround(ctx, c.reader, s, pod)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-numa/tenon/api/document"
 	"github.com/tenon-numa/tenon/cluster/held"
 	"github.com/tenon-numa/tenon/cluster/kube"
+	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/state"
 )
 
@@ -27,6 +28,8 @@ type Once struct {
 	view    *kube.View // nil before the first question
 	// complete: the view has volumes and namespaces.
 	complete bool
+	// requests has what the pods of the view request, which takes longest of all that a stage of it has.
+	requests stage.Requests
 	// omitted names the pods that an answer leaves out; see newPods.
 	omitted string
 }
@@ -151,7 +154,11 @@ func (o *Once) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	if err != nil {
 		return Pod{}, err
 	}
-	return out, out.surround(ctx, o.reader, v, pod)
+	s, err := stage.OfAgain(v, &o.requests)
+	if err != nil {
+		return Pod{}, err
+	}
+	return out, out.surround(ctx, o.reader, s, pod)
 }
 
 // Pods returns the pods of a namespace, or of all if it is empty, without their surroundings. Partial names the pods

@@ -127,11 +127,7 @@ func within(pods []kube.Stored, namespace string) []kube.Stored {
 
 // surround sets the fields that newPod leaves out: what kube-scheduler's own filters depend on, misspelt names, and
 // how far the scheduling of a pod without a node has come.
-func (p *Pod) surround(ctx context.Context, reader *kube.Reader, v *kube.View, pod *v1.Pod) error {
-	s, err := stage.Of(v)
-	if err != nil {
-		return err
-	}
+func (p *Pod) surround(ctx context.Context, reader *kube.Reader, s *stage.Stage, pod *v1.Pod) error {
 	w, err := s.Existing(pod)
 	if err != nil {
 		return err

@@ -18,7 +18,10 @@ type Together struct {
 	Nodes []string
 	// More: more of the pods may fit at the same time, since no search has proved the number.
 	More bool
-	// NotJudged describes for people what of their devices is not judged.
+	// Related: some of the pods require something of other pods, or take what only one pod of a node may have. Whether
+	// there is a place for them is then not a question of room alone.
+	Related bool
+	// NotJudged describes for people what of their devices is not judged. It does not count then.
 	NotJudged []string
 }
 
@@ -26,36 +29,45 @@ type Together struct {
 // that it finds. Pods that are not there any more have no place.
 func (o *Once) Together(ctx context.Context, pods []state.PodID, least int) (Together, error) {
 	v, err := o.read(ctx, true)
-	if err == nil && v.Devices == nil {
+	if err == nil && v.Devices == nil && claiming(v, pods) {
 		v.Devices, err = o.reader.Devices(ctx, v.Seen)
 	}
 	if err != nil {
 		return Together{}, err
 	}
-	return together(ctx, v, pods, least)
+	s, err := stage.OfAgain(v, &o.requests)
+	if err != nil {
+		return Together{}, err
+	}
+	return together(ctx, s, pods, least)
+}
+
+// claiming reports whether some of the pods name claims of devices.
+func claiming(v *kube.View, pods []state.PodID) bool {
+	return slices.ContainsFunc(v.Pods, func(s kube.Stored) bool {
+		p := s.Pod()
+		return p.Spec.NodeName == "" && len(p.Spec.ResourceClaims) > 0 &&
+			slices.ContainsFunc(pods, func(id state.PodID) bool { return id.UID == string(p.UID) })
+	})
 }
 
 // Together is Once.Together without the devices of claims.
 func (c *Live) Together(ctx context.Context, pods []state.PodID, least int) (Together, error) {
-	v, err := c.served(ctx)
+	s, _, err := c.Stage(ctx)
 	if err != nil {
 		return Together{}, err
 	}
-	return together(ctx, v, pods, least)
+	return together(ctx, s, pods, least)
 }
 
-func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) (out Together, err error) {
-	s, err := stage.Of(v)
-	if err != nil {
-		return out, err
-	}
+func together(ctx context.Context, s *stage.Stage, pods []state.PodID, least int) (out Together, err error) {
 	at := map[string]int{}
 	for i, p := range pods {
 		at[p.UID] = i
 	}
 	out.Nodes = make([]string, len(pods))
-	members := make([]whatif.Member, len(pods))
-	for p := range kube.EachPod(v.Pods) {
+	members, kinds := make([]whatif.Member, len(pods)), wants{}
+	for p := range kube.EachPod(s.Pods()) {
 		i, asked := at[string(p.UID)]
 		if !asked {
 			continue
@@ -64,7 +76,8 @@ func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) 
 		if err != nil {
 			return out, err
 		}
-		members[i] = whatif.Member{ID: pods[i], Want: w.Want}
+		members[i] = whatif.Member{ID: pods[i], Want: kinds.add(w.Want)}
+		out.Related = out.Related || stage.Relates(w.Want)
 		for _, what := range w.UnjudgedDevices {
 			if !slices.Contains(out.NotJudged, what) {
 				out.NotJudged = append(out.NotJudged, what)
@@ -83,8 +96,22 @@ func together(ctx context.Context, v *kube.View, pods []state.PodID, least int) 
 			out.Nodes[at[p.Pod.UID]] = s.Nodes()[p.Node].Name
 		}
 	}
-	// Once enough of them have places, no search is made for the others.
-	out.More = placed.More || slices.Contains(out.Nodes, "") && (placed.Fits ||
-		slices.ContainsFunc(members, func(m whatif.Member) bool { return m.Want.Devices != nil && m.Want.Devices.Unsure() }))
+	// Once enough of them have places, no search is made for the others. Equal pods need none.
+	equal := len(kinds) == 1 && !kinds[0].Demand.Relates()
+	out.More = placed.More || slices.Contains(out.Nodes, "") && (placed.Fits && !equal ||
+		slices.ContainsFunc(kinds, func(w *whatif.Want) bool { return w.Devices != nil && w.Devices.Unsure() }))
 	return out, nil
+}
+
+// wants are what pods want, each once. A plan counts the neighbours of each of them on all nodes, and does not search
+// for nodes of equal pods.
+type wants []*whatif.Want
+
+// add returns a want that is the same as w: the one that is known, or w.
+func (k *wants) add(w *whatif.Want) *whatif.Want {
+	if i := slices.IndexFunc(*k, w.Same); i >= 0 {
+		return (*k)[i]
+	}
+	*k = append(*k, w)
+	return w
 }

@@ -17,22 +17,22 @@ import (
 )
 
 // This file finds out whether the waiting pods of a workload fit at the same time. Each of them may fit alone, and
-// all of them together may not: then the workload cannot start as a whole. Judged are NUMA nodes, amounts, and what
-// keeps the first pod of each kind from nodes; not what pods of the workload mean to each other, as anti-affinity.
-// Where pods have claims, or are of many kinds, the cluster judges each of them with its devices, if it can.
+// all of them together may not: then the workload cannot start as a whole. The cluster judges that as simulate does.
+// Which other pods are in the way is found out here, of amounts, NUMA nodes, and what keeps the first pod of each kind
+// from nodes; not if pods of the workload mean something to each other, as by anti-affinity.
 
-// gatherer is a [Cluster] that also judges pods together with the devices of their claims.
+// gatherer is a [Cluster] that also judges pods together.
 type gatherer interface {
-	// Together places pods that wait at the same time: least of them, or as many as it finds.
+	// Together places pods that wait at the same time, in their order: least of them, or as many as it finds.
 	Together(ctx context.Context, pods []state.PodID, least int) (view.Together, error)
 }
 
 const (
-	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them: pods of one
-	// template are kept from the same nodes, which are read once.
+	// maxTogether bounds the waiting pods that are judged together, and maxTemplates the kinds of them for which pods in
+	// the way are looked for: pods of one template are kept from the same nodes, which are read once.
 	maxTogether  = 256
 	maxTemplates = 16
-	// togetherBudget bounds the containers that the search places; it takes a second or two.
+	// togetherBudget bounds the containers that the search for pods in the way places; it takes a second or two.
 	togetherBudget = 200_000
 	// maxListed bounds the names in the sentence.
 	maxListed = 6
@@ -48,13 +48,12 @@ type together struct {
 	Nodes   map[string][]string `json:"nodes,omitempty"`
 	LeftOut []string            `json:"leftOut,omitempty"`
 	// Needed is how many of them have to fit. Once are pods that are in the way: when they have ended, so many fit. They
-	// are absent if so many fit now, if the search found none, or if devices are not counted.
+	// are absent if so many fit now, if the search found none, if devices are not counted, or if the pods require
+	// something of each other or of others.
 	Needed int         `json:"needed"`
 	Once   []endingPod `json:"once,omitempty"`
 	// More: more of them than Fit may fit at the same time, since no search has proved the number.
 	More bool `json:"more,omitempty"`
-	// GaveUp is set if the search ended before it had an answer; Fit is 0 then.
-	GaveUp bool `json:"gaveUp,omitempty"`
 	// DevicesNotCounted: some of the pods have claims, whose devices are not counted. Fit may then be too many.
 	DevicesNotCounted bool `json:"devicesNotCounted,omitempty"`
 }
@@ -66,29 +65,41 @@ type endingPod struct {
 }
 
 // findTogether judges the pods without a node together, in the order of their names. needed is how many of them have to
-// fit; 0 is all. It returns nil if fewer than two wait, or if there are too many, or too many kinds of them.
+// fit; 0 is all. It returns nil if fewer than two wait, or too many, or if the cluster cannot judge pods together.
 func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, nodes []*state.Node) (*together, error) {
-	var waiting []view.Pod
-	for _, p := range pods {
-		if p.Node == "" && p.Pod != nil && !ended(p) && !p.Deleted {
-			waiting = append(waiting, p)
-		}
-	}
-	if len(waiting) < 2 || len(waiting) > maxTogether {
+	g, can := c.(gatherer)
+	waiting := slices.DeleteFunc(slices.Clone(pods), func(p view.Pod) bool {
+		return p.Node != "" || p.Pod == nil || ended(p) || p.Deleted
+	})
+	if !can || len(waiting) < 2 || len(waiting) > maxTogether {
 		return nil, nil
 	}
 	out := &together{Waiting: len(waiting), Needed: cmp.Or(max(0, needed), len(waiting))}
-	if done, err := out.byCluster(ctx, c, waiting); done || err != nil {
-		return out, err
+	at, err := g.Together(ctx, document.Each(waiting, func(p view.Pod) state.PodID { return p.ID }), out.Needed)
+	if err != nil {
+		return nil, err
 	}
+	for i, p := range waiting {
+		out.put(p, at.Nodes[i])
+	}
+	out.More, out.DevicesNotCounted = at.More, len(at.NotJudged) > 0
+	claimed := slices.ContainsFunc(waiting, func(p view.Pod) bool { return p.Claimed })
+	if out.Fit < out.Needed && !out.More && !claimed && !out.DevicesNotCounted && !at.Related {
+		out.Once, err = onceEnded(ctx, c, waiting, out.Needed, pods, nodes)
+	}
+	return out, err
+}
+
+// onceEnded returns the fewest pods that the search finds whose end makes room for as many of the waiting pods as are
+// needed; see judgedTogether.once. It returns none if the waiting pods are of too many kinds.
+func onceEnded(ctx context.Context, c Cluster, waiting []view.Pod, needed int, own []view.Pod,
+	nodes []*state.Node) ([]endingPod, error) {
 	kinds, read, err := readKinds(ctx, c, waiting, nodes)
 	if err != nil || kinds == nil {
 		return nil, err
 	}
-	problem := assign.Problem{Nodes: nodes, Least: 1, Budget: togetherBudget}
-	claimed := false
+	problem := assign.Problem{Nodes: nodes, Least: needed, Budget: togetherBudget}
 	for i, p := range waiting {
-		claimed = claimed || p.Claimed || read[kinds[i]].pod.Claimed
 		problem.Pods = append(problem.Pods, assign.Pod{ID: p.ID, Pod: p.Pod, Demand: p.Demand, Kind: kinds[i]})
 	}
 	partners := map[string]string{}
@@ -102,24 +113,7 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 		at := partners[problem.Pods[pod].Demand.Together]
 		return e != nil && len(e.pod.Around[nodes[node].Name].Barred) > 0 || at != "" && at != nodes[node].Name
 	}
-	amounts := judgedTogether{problem, read}
-	problem.Room = func(node int, pods []int) bool { return amounts.enough(node, pods, nil, nil) }
-	at, spent := assign.Find(problem)
-	out.GaveUp, out.DevicesNotCounted = spent, claimed
-	for i, p := range waiting {
-		switch {
-		case spent:
-		case at == nil || at[i] == assign.Left:
-			out.put(p, "")
-		default:
-			out.put(p, nodes[at[i]].Name)
-		}
-	}
-	if !spent && !claimed && out.Fit < out.Needed {
-		problem.Least = out.Needed
-		out.Once = amounts.once(problem, pods)
-	}
-	return out, nil
+	return judgedTogether{problem, read}.once(problem, own), nil
 }
 
 // readKinds returns the kind of each pod and, by kind, what was read about its first pod: what keeps it from nodes, and
@@ -177,28 +171,6 @@ func (x *together) put(p view.Pod, node string) {
 
 // kindOf returns a text that is equal for pods of one kind, as far as that is known before they are read.
 func kindOf(p view.Pod) string { return fmt.Sprintf("%s %v %s", p.Pod.Shape(), p.Demand, p.Template) }
-
-// byCluster has the cluster judge the pods if some have claims, or if they are of too many kinds. done is false if
-// neither is so, or if the cluster does not judge the devices of all.
-func (x *together) byCluster(ctx context.Context, c Cluster, waiting []view.Pod) (done bool, err error) {
-	kinds, claimed := map[string]bool{}, false
-	for _, p := range waiting {
-		kinds[kindOf(p)], claimed = true, claimed || p.Claimed
-	}
-	g, can := c.(gatherer)
-	if !can || !claimed && len(kinds) <= maxTemplates {
-		return false, nil
-	}
-	at, err := g.Together(ctx, document.Each(waiting, func(p view.Pod) state.PodID { return p.ID }), x.Needed)
-	if err != nil || len(at.NotJudged) > 0 {
-		return false, err
-	}
-	for i, p := range waiting {
-		x.put(p, at.Nodes[i])
-	}
-	x.More = at.More
-	return true, nil
-}
 
 // judgedTogether are the pods that are judged together, with what was read about the first one of each kind.
 type judgedTogether struct {
@@ -275,9 +247,6 @@ func (x *together) text() string {
 	}
 	text := ""
 	switch {
-	case x.GaveUp:
-		text = fmt.Sprintf("Whether the %d pods that wait fit together is not known: too many ways would have to be tried.",
-			x.Waiting)
 	case x.Fit == 0 && x.More:
 		text = fmt.Sprintf("No place was found for the %d pods that wait, and one may exist all the same.", x.Waiting)
 	case x.Fit == 0:
@@ -302,9 +271,9 @@ func (x *together) text() string {
 	return text
 }
 
-// least is a word before Fit.
+// least is a word before Fit. Where devices are not counted, fewer may fit.
 func (x *together) least() string {
-	if x.More {
+	if x.More && !x.DevicesNotCounted {
 		return "at least "
 	}
 	return ""

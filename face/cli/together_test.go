@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenon-numa/tenon/cluster/view"
+	"github.com/tenon-numa/tenon/core/assign"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/core/whatif"
@@ -36,6 +38,40 @@ distances 21 10
 		c.pods["ml/"+p.ID.Name] = p
 	}
 	return c
+}
+
+// Together judges the pods as a cluster without devices and without requirements between pods does.
+func (c cluster) Together(ctx context.Context, pods []state.PodID, least int) (out view.Together, err error) {
+	var nodes []whatif.Node
+	for _, n := range sortedNodes(c.nodes) {
+		nodes = append(nodes, whatif.Node{Name: n.Name, State: n})
+	}
+	g := whatif.Gang{Least: least}
+	wants := map[string]*whatif.Want{}
+	for _, id := range pods {
+		p := c.pods[id.Namespace+"/"+id.Name]
+		w := &whatif.Want{Pod: p.Pod, Demand: p.Demand, Needs: p.Needs, Bars: &whatif.Bars{}}
+		for i, n := range nodes {
+			around := p.Around[n.Name]
+			nodes[i].Allocatable, nodes[i].Used = around.Node.Allocatable, around.Node.Used
+			w.Bars.Why = append(w.Bars.Why, around.Barred)
+		}
+		kind := fmt.Sprint(p.Pod.Shape(), p.Demand, p.Needs, w.Bars.Why)
+		wants[kind] = cmp.Or(wants[kind], w)
+		g.Pods = append(g.Pods, whatif.Member{ID: id, Want: wants[kind]})
+		if p.Claimed {
+			out.NotJudged = []string{"resource claims"}
+		}
+	}
+	placed, err := whatif.New(nodes, whatif.Rules{}).Together(g, ctx.Err)
+	for _, x := range placed.Placed {
+		name := ""
+		if x.Node != assign.Left {
+			name = nodes[x.Node].Name
+		}
+		out.Nodes = append(out.Nodes, name)
+	}
+	return out, err
 }
 
 // Each of the waiting pods fits alone. The answer is whether all of them fit at once, and where.
@@ -71,8 +107,8 @@ func TestDevicesAreNotCountedTogether(t *testing.T) {
 		cpus []int64
 		want string
 	}{
-		"all": {[]int64{12, 12}, "The 2 pods that wait would fit together if they had no claims: 2 on a. Devices of " +
-			"claims are not counted here."},
+		"all": {[]int64{12, 12}, "The 2 pods that wait would fit together if they had no claims: 1 on a, 1 on b. Devices " +
+			"of claims are not counted here."},
 		"not all": {[]int64{12, 12, 12, 12, 12}, "Then no place is left for gang-4. Devices of claims are not counted " +
 			"here: fewer may fit."},
 		"none": {[]int64{17, 17}, "None of the 2 pods that wait fits now."},
@@ -210,7 +246,7 @@ func TestPodsOfOneSizeMayBeKeptFromDifferentNodes(t *testing.T) {
 	}
 }
 
-// gatheringCluster judges pods together with the devices of their claims.
+// gatheringCluster has an answer of its own to whether pods fit together.
 type gatheringCluster struct {
 	cluster
 	out view.Together
@@ -220,8 +256,9 @@ func (g gatheringCluster) Together(context.Context, []state.PodID, int) (view.To
 	return g.out, nil
 }
 
-// Where the cluster judges the devices of claims, the sentence has its answer; otherwise devices are not counted.
-func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
+// The sentence has the answer of the cluster, which knows what pods mean to each other and, for some, the devices of
+// claims. Otherwise devices are not counted.
+func TestTheClusterJudgesPodsTogether(t *testing.T) {
 	for want, out := range map[string]view.Together{
 		"The 2 pods that wait fit together: 1 on a, 1 on b.":                        {Nodes: []string{"b", "a"}},
 		"Of the 2 pods that wait, 1 fit at the same time: 1 on a. Then no place":    {Nodes: []string{"a", ""}},
@@ -229,36 +266,62 @@ func TestPodsWithClaimsAreJudgedTogether(t *testing.T) {
 		"None of the 2 pods that wait fits now.":                                    {Nodes: []string{"", ""}},
 		"No place was found for the 2 pods that wait, and one may exist":            {Nodes: []string{"", ""}, More: true},
 		"would fit together if they had no claims": {
-			Nodes: []string{"", ""}, NotJudged: []string{"resource claims"}},
+			Nodes: []string{"a", "b"}, NotJudged: []string{"resource claims"}},
 	} {
 		c := gatheringCluster{gang(t, 12, 12), out}
-		for name, p := range c.pods {
-			p.Claimed = true
-			c.pods[name] = p
-		}
-		got, errs, code := run(t, c, "explain", "deploy/gang", "-n", "ml")
-		if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
-			t.Errorf("exit code %d, %s\n%s\nwant %q", code, errs, got, want)
+		for _, claimed := range []bool{false, true} {
+			for name, p := range c.pods {
+				p.Claimed = claimed
+				c.pods[name] = p
+			}
+			got, errs, code := run(t, c, "explain", "deploy/gang", "-n", "ml")
+			if code != 0 || errs != "" || !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+				t.Errorf("claims %t: exit code %d, %s\n%s\nwant %q", claimed, code, errs, got, want)
+			}
 		}
 	}
 }
 
-// Pods of more kinds than are read one by one are judged by the cluster, such as those with volumes of their own.
-func TestPodsOfManyKindsAreJudgedByTheCluster(t *testing.T) {
-	for kinds, want := range map[int]string{
-		maxTemplates:     "fit together: ",
-		maxTemplates + 1: "None of the 17 pods that",
+// Pods in the way are named only where room is all that the pods lack, and where they are of few kinds.
+func TestPodsInTheWayAreNotAlwaysLookedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods   int
+		change func(*view.Pod)
+		out    view.Together
+		named  bool
+	}{
+		"room":      {2, nil, view.Together{}, true},
+		"kinds":     {maxTemplates, ofItsOwnKind, view.Together{}, true},
+		"related":   {2, nil, view.Together{Related: true}, false},
+		"claims":    {2, func(p *view.Pod) { p.Claimed = true }, view.Together{}, false},
+		"devices":   {2, nil, view.Together{NotJudged: []string{"resource claims"}}, false},
+		"uncertain": {2, nil, view.Together{More: true}, false},
+		"too many":  {maxTemplates + 1, ofItsOwnKind, view.Together{}, false},
 	} {
-		c := gatheringCluster{gang(t, slices.Repeat([]int64{1}, kinds)...), view.Together{Nodes: make([]string, kinds)}}
-		for name, p := range c.pods {
-			p.Template = name
-			c.pods[name] = p
+		all := gang(t, slices.Repeat([]int64{1}, c.pods)...)
+		all.nodes = all.nodes[:1]
+		for i, cpus := range []int64{15, 16} {
+			next, ok := all.nodes[0].With(id(fmt.Sprint("ml/large-", i)), wanting(cpus, 1, 0))
+			if !ok {
+				t.Fatal("the large pods do not fit")
+			}
+			all.nodes[0] = next
 		}
-		if got, _, _ := run(t, c, "explain", "deploy/gang", "-n", "ml"); !strings.Contains(got, want) {
-			t.Errorf("%d kinds: want %q in\n%s", kinds, want, got)
+		for name, p := range all.pods {
+			if c.change != nil {
+				c.change(&p)
+			}
+			all.pods[name] = p
+		}
+		c.out.Nodes = make([]string, c.pods)
+		got, errs, code := run(t, gatheringCluster{all, c.out}, "explain", "deploy/gang", "-n", "ml")
+		if code != 0 || errs != "" || strings.Contains(got, "other pods have ended") != c.named {
+			t.Errorf("%s: exit code %d, %s\n%s\npods in the way are named: want %t", name, code, errs, got, c.named)
 		}
 	}
 }
+
+func ofItsOwnKind(p *view.Pod) { p.Template = p.ID.Name }
 
 // Pods with volumes of their own are read one by one. They are still of one kind where the same nodes take them, so
 // that the search finds the number.
