@@ -139,6 +139,9 @@ func walk(value any, name, parent string) *badAmount {
 
 func amounts(list map[string]any) *badAmount {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
+		if list[name] == nil { // an empty field, as templates make them: the API server takes it as 0
+			continue
+		}
 		text := fmt.Sprint(list[name])
 		if q, err := parse(text); err != nil || q.Sign() < 0 {
 			return &badAmount{text, []string{"." + clip(name)}}

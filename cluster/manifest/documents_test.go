@@ -98,3 +98,17 @@ func TestNoDocumentIsLost(t *testing.T) {
 		}
 	}
 }
+
+// An empty amount, as templates make them, is 0 for the API server.
+func TestEmptyAmountsAreZero(t *testing.T) {
+	text := strings.Replace(fmt.Sprintf(blockPod, "a"), "image: i",
+		"image: i, resources: {limits: {cpu: , memory: 1Gi}}", 1)
+	f, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := f.Templates[0].Pod.Spec.Containers[0].Resources
+	if !c.Requests.Cpu().IsZero() || !c.Limits.Cpu().IsZero() || c.Requests.Memory().Value() != 1<<30 {
+		t.Errorf("read as %+v", c)
+	}
+}

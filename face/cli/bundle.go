@@ -62,7 +62,7 @@ func (a *app) bundleCommand() *cobra.Command {
 		Short:   "Write what the commands read of a cluster into one archive",
 		Long:    bundleLong,
 		Example: bundleExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.writeBundle(c, file, o) },
 	}
 	s := c.Flags()

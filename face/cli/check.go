@@ -44,7 +44,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Short:   "Say whether pods of a file can ever run on any node",
 		Long:    checkLong,
 		Example: checkExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.check(c, f) },
 	}
 	c.SetFlagErrorFunc(kustomization)

@@ -84,6 +84,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer, s Setup) 
 	out, errs := &printed{out: stdout}, &printed{out: stderr}
 	root.SetOut(out)
 	root.SetErr(errs)
+	refuseUnknown(root, args)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		out.look, errs.look = lookOf(stdout, a.color), lookOf(stderr, a.color)
 		return checkColor(a.color)

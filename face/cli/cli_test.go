@@ -262,12 +262,13 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"explain pod ml/nobody":                  `Error from server (NotFound): get pod: pods "nobody" not found`,
-		"explain pod ML/x":                       `error: "ML" is not the name of a namespace`,
-		"explain pod ml/a/b":                     `error: "a/b" is not the name of a pod`,
-		"explain pod -n db ml/x":                 `error: pod "ml/x" is not in the namespace "db" of --namespace`,
-		"explain pod ml/trainer-0 -o xml":        `error: output format "xml" is not known`,
-		"explain pod":                            "error: accepts 1 arg(s), received 0",
+		"explain pod ml/nobody":           `Error from server (NotFound): get pod: pods "nobody" not found`,
+		"explain pod ML/x":                `error: "ML" is not the name of a namespace`,
+		"explain pod ml/a/b":              `error: "a/b" is not the name of a pod`,
+		"explain pod -n db ml/x":          `error: pod "ml/x" is not in the namespace "db" of --namespace`,
+		"explain pod ml/trainer-0 -o xml": `error: output format "xml" is not known`,
+		"explain pod": "error: want one argument, and there are 0: kubectl tenon " +
+			"explain pod [NAMESPACE/]NAME",
 		"explain":                                "error: say what to explain",
 		"explain x":                              `error: "x": want TYPE/NAME, for example pod/trainer-0`,
 		"explain ml/trainer-0":                   `error: "ml" is no type that can be explained`,
@@ -285,6 +286,18 @@ func TestErrorsAreWordedAsKubectlDoes(t *testing.T) {
 		"map --machine " + big:                   "is larger than 33554432 bytes",
 		"frobnicate":                             `error: unknown command "frobnicate" for "kubectl tenon"`,
 		"map --kubeconfig testdata/absent --bad": "error: unknown flag: --bad",
+		"explain node a b": "error: want one argument, and there are 2: " +
+			"kubectl tenon explain node NAME",
+		"defrag apply": "error: want one argument, and there are 0: " +
+			"kubectl tenon defrag apply PLAN",
+		"kubelet apply": "error: want one argument, and there are 0: " +
+			"kubectl tenon kubelet apply PLAN",
+		"check pod.yaml": `kubectl tenon check has no command "pod.yaml"; files are given with -f: ` +
+			"kubectl tenon check -f pod.yaml",
+		"map -w --bundle b.tgz": "error: --watch and --bundle cannot both be given: a bundle does not change",
+		"completion zhs":        `error: unknown command "zhs" for "kubectl tenon completion"`,
+		"help chek":             `error: unknown command "chek" for "kubectl tenon"`,
+		"help explain nope":     `error: unknown command "nope" for "kubectl tenon explain"`,
 	} {
 		out, errs, code := run(t, c, strings.Fields(line)...)
 		if code != ExitError || out != "" || !strings.Contains(errs, want) {

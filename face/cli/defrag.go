@@ -124,7 +124,7 @@ func (a *app) defragCommand() *cobra.Command {
 		Short:   "Find the cheapest pods to move so that others get room",
 		Long:    defragLong,
 		Example: defragExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.defrag(c, f) },
 	}
 	c.SetFlagErrorFunc(kustomization)

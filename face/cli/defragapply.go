@@ -101,7 +101,7 @@ func (a *app) defragApplyCommand() *cobra.Command {
 		Short:   "Carry out a plan that moves pods",
 		Long:    defragApplyLong,
 		Example: defragApplyExample,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			var p defragDocument
 			if err := readPlan(args[0], "defrag", &p); err != nil {

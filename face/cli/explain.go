@@ -55,7 +55,7 @@ has a NodeResourceTopology and no layout is judged by those amounts, and marked 
 
 With -o name the command prints the nodes on which the pod fits.`,
 		Example: explainPodExample,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE:    func(c *cobra.Command, args []string) error { return a.explainPod(c, f, args[0]) },
 	}
 	f.bind(pod)

@@ -101,7 +101,7 @@ func (a *app) explainOthers(group *cobra.Command) {
 		Aliases: []string{"nodes", "no"},
 		Short:   "Draw a node, and list what its pods hold",
 		Example: "  kubectl tenon explain node node-a",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 	}
 	var onNode explainFlags
 	onNode.bind(node)
@@ -114,7 +114,7 @@ func (a *app) explainOthers(group *cobra.Command) {
 			Aliases: aliases,
 			Short:   "List the pods of a " + kind + ", and explain one that waits",
 			Example: "  kubectl tenon explain " + kind + " ml/trainer",
-			Args:    cobra.ExactArgs(1),
+			Args:    oneArg,
 		}
 		own := &explainFlags{}
 		own.bind(c)

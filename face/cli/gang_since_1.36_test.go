@@ -86,6 +86,12 @@ func TestAGangIsSimulatedAsAWhole(t *testing.T) {
 	if g := d.Groups[0]; code != ExitNo || g.Fits || g.Fit != 3 || d.Rounds[0].Workloads[0].Placed != 0 {
 		t.Errorf("a group that needs more pods than there are: exit code %d, %+v", code, d.Groups)
 	}
+	out, _, _ := simulate(t, nil, group("g", 5, "")+members("a", "g", 4, 2, ""), "-f", "-", "--machines",
+		"testdata/simulate-pair.txt")
+	const want = "PodGroup default/g is a gang. The group needs 5 pods, and has 4. "
+	if !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
 }
 
 // Small pods come first. The default order would let each of them take a part of what a large one needs.

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -45,16 +49,39 @@ func (k *Kubeconfig) bind(f *pflag.FlagSet) {
 // Bundle returns the path of the archive that replaces the cluster; "" if none is given.
 func (k Kubeconfig) Bundle() string { return k.bundle }
 
-func (k Kubeconfig) loader() clientcmd.ClientConfig {
+func (k Kubeconfig) rules() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = k.path
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.chosen)
+	return rules
+}
+
+func (k Kubeconfig) loader() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(k.rules(), &k.chosen)
+}
+
+// noCluster returns the error for kubeconfig files that name no cluster, or do not exist.
+func noCluster(files []string) error {
+	var there []string
+	for _, f := range files {
+		if _, err := os.Stat(f); !errors.Is(err, fs.ErrNotExist) {
+			there = append(there, f)
+		}
+	}
+	why := "there is no kubeconfig " + strings.Join(files, ", ")
+	if len(there) > 0 {
+		why = "no cluster is named in " + strings.Join(there, ", ")
+	}
+	return errors.New(why + ": want --kubeconfig FILE, or a file in place of a cluster: --bundle, or where a command " +
+		"has the flag, --nodes or --machine")
 }
 
 // Load reads the kubeconfig, and returns the client configuration and the namespace that it selects.
 func (k Kubeconfig) Load() (*rest.Config, string, error) {
 	loader := k.loader()
 	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", noCluster(k.rules().GetLoadingPrecedence())
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("load kubeconfig: %w", err)
 	}

@@ -142,3 +142,24 @@ contexts:
 		}
 	}
 }
+
+// Without a cluster, the error names the files that were looked for, and what can be given instead.
+func TestNoClusterNamesTheRemedy(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	const want = ": want --kubeconfig FILE, or a file in place of a cluster: --bundle, "
+	for files, why := range map[string]string{
+		filepath.Join(dir, "nope"): "there is no kubeconfig " + filepath.Join(dir, "nope"),
+		empty:                      "no cluster is named in " + empty,
+		filepath.Join(dir, "nope") + string(filepath.ListSeparator) + empty: "no cluster is named in " + empty,
+	} {
+		t.Setenv("KUBECONFIG", files)
+		if _, _, err := (Kubeconfig{}).Load(); err == nil || !strings.HasPrefix(err.Error(), why+want) {
+			t.Errorf("KUBECONFIG=%s: error %v", files, err)
+		}
+	}
+}

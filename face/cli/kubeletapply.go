@@ -76,7 +76,7 @@ func (a *app) kubeletApplyCommand() *cobra.Command {
 		Short:   "Carry out a planned change of kubelets' configuration",
 		Long:    kubeletApplyLong,
 		Example: kubeletApplyExample,
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.setup.ApplyKubelets == nil {
 				return errors.New("this program changes no kubelets")

@@ -115,6 +115,13 @@ func TestMachinesOfTheCatalogueAreDrawn(t *testing.T) {
 		!strings.Contains(out.String(), "single-numa-node") || !strings.Contains(out.String(), "nvidia.com/gpu") {
 		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
 	}
+	out.Reset()
+	errs.Reset()
+	add := []string{"simulate", "--without", "b", "--add", "node-a"}
+	if code := Run(t.Context(), add, &out, &errs, s); code != ExitError ||
+		!strings.Contains(errs.String(), "; like a node of the cluster is node/node-a") {
+		t.Errorf("exit code %d, %s", code, &errs)
+	}
 	for _, line := range []string{"map --machine gpu8", "check -f testdata/simulate-one.yaml --machine gpu8"} {
 		var out, errs bytes.Buffer
 		if code := Run(t.Context(), strings.Fields(line), &out, &errs, s); code != ExitError ||

@@ -137,7 +137,7 @@ func (a *app) simulateCommand() *cobra.Command {
 		Short:   "Say how many pods would fit, where, and what stops the next one",
 		Long:    simulateLong,
 		Example: simulateExample,
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return a.simulate(c, f) },
 	}
 	c.SetFlagErrorFunc(kustomization)
@@ -403,7 +403,11 @@ func (a *app) readCluster(c *cobra.Command, f simulateFlags, out *inputs) error 
 	}
 	var err error
 	if len(listed) > 0 {
-		if out.machines, err = a.described(f, listed, c.ErrOrStderr()); err != nil {
+		out.machines, err = a.described(f, listed, c.ErrOrStderr())
+		if none := (*noMachineError)(nil); errors.As(err, &none) {
+			return fmt.Errorf("--add: %w; like a node of the cluster is node/%s", err, none.file)
+		}
+		if err != nil {
 			return fmt.Errorf("--add: %w", err)
 		}
 	}

@@ -384,7 +384,7 @@ func TestErrorsOfSimulate(t *testing.T) {
 		one + pair + "--kubelet-config testdata/simulate-kubelet.yaml --reserved-cpus 0": "error: --kubelet-config and " +
 			"flags of the kubelet cannot both be given",
 		one + pair +
-			"--topology-manager-policy some": `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some"`,
+			"--topology-manager-policy some": `error: flags of the kubelet for machine simulate-pair: topologyManagerPolicy: unknown value "some": want none, best-`,
 		one + pair + "--cpu-manager-policy static": "error: flags of the kubelet for " +
 			"machine simulate-pair: cpuManagerPolicy: static needs reservedSystemCPUs",
 		one + pair + "--cpu-manager-policy static --reserved-cpus 99": "error: flags of the kubelet for " +

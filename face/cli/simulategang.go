@@ -178,12 +178,13 @@ func (g *podGroup) text() string {
 	if g.note != "" {
 		return name + ": " + g.note + "."
 	}
+	if g.pods < g.Least {
+		return name + " is a gang. " + tooFew(g.Least, g.pods) + " None of them is placed."
+	}
 	out := fmt.Sprintf("%s is a gang: %d of its %s have to get nodes at the same time. ", name, g.Least,
 		podsText(g.pods))
 	fit := g.pods - len(g.leftOut)
 	switch {
-	case g.pods < g.Least:
-		out += tooFew(g.Least, g.pods) + " None of them is placed."
 	case g.outcome.Fits && fit == g.pods:
 		out += fmt.Sprintf("They fit%s: %s.", g.inRack(), nodeCounts(g.nodes))
 	case g.outcome.Fits:

@@ -84,14 +84,24 @@ func (a *app) readListed(file string, stderr io.Writer) (*state.Node, []byte, er
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && a.setup.Catalogue != nil {
 		text, config, ok := a.setup.Catalogue(file)
 		if !ok {
-			return nil, nil, fmt.Errorf("there is no machine file %s, and no such machine in the catalogue%s", file,
-				printable.Instead(file, a.setup.Catalogued))
+			return nil, nil, &noMachineError{file, a.setup.Catalogued}
 		}
 		n, err := a.parsed(file, text, stderr)
 		return n, config, err
 	}
 	n, err := a.readMachine(file, stderr)
 	return n, nil, err
+}
+
+// noMachineError is the error about a machine that is neither a file nor in the catalogue.
+type noMachineError struct {
+	file       string
+	catalogued []string
+}
+
+func (e *noMachineError) Error() string {
+	return fmt.Sprintf("there is no machine file %s, and no such machine in the catalogue%s", e.file,
+		printable.Instead(e.file, e.catalogued))
 }
 
 // readRuled returns a node as readListed does. A node with a machine of the catalogue has the rules of its kubelet's

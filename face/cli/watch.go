@@ -39,6 +39,9 @@ func (a *app) repeat(c *cobra.Command, watch bool, do func(ctx context.Context, 
 	if !watch {
 		return do(ctx, w)
 	}
+	if a.kube.Bundle() != "" {
+		return errors.New("--watch and --bundle cannot both be given: a bundle does not change")
+	}
 	cluster, _, err := a.connect()
 	if err != nil {
 		return err

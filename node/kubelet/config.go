@@ -129,10 +129,11 @@ func (c Configuration) On(m *topo.Machine, release place.Release) (place.Rules, 
 func topologyRules(in *kubeletv1beta1.KubeletConfiguration, r *place.TopologyRules) error {
 	var ok bool
 	if r.Policy, ok = place.ParsePolicy(cmp.Or(in.TopologyManagerPolicy, "none")); !ok {
-		return fmt.Errorf("topologyManagerPolicy: unknown value %q", clip(in.TopologyManagerPolicy))
+		return fmt.Errorf("topologyManagerPolicy: unknown value %q: want none, best-effort, restricted or single-numa-node",
+			clip(in.TopologyManagerPolicy))
 	}
 	if r.Scope, ok = place.ParseScope(cmp.Or(in.TopologyManagerScope, "container")); !ok {
-		return fmt.Errorf("topologyManagerScope: unknown value %q", clip(in.TopologyManagerScope))
+		return fmt.Errorf("topologyManagerScope: unknown value %q: want container or pod", clip(in.TopologyManagerScope))
 	}
 	if r.Policy == place.None {
 		// Under policy none the kubelet does not read the options (topologymanager/topology_manager.go, NewManager), so
@@ -177,7 +178,7 @@ func cpuRules(in *kubeletv1beta1.KubeletConfiguration, c *Configuration) error {
 	case "static":
 		r.Static = true
 	default:
-		return fmt.Errorf("cpuManagerPolicy: unknown value %q", clip(in.CPUManagerPolicy))
+		return fmt.Errorf("cpuManagerPolicy: unknown value %q: want none or static", clip(in.CPUManagerPolicy))
 	}
 	options := map[string]*bool{
 		"full-pcpus-only":                  &r.FullPCPUsOnly,
@@ -256,7 +257,7 @@ func memoryRules(in *kubeletv1beta1.KubeletConfiguration, r *place.MemoryRules) 
 	case "Static":
 		r.Static = true
 	default:
-		return fmt.Errorf("memoryManagerPolicy: unknown value %q", clip(in.MemoryManagerPolicy))
+		return fmt.Errorf("memoryManagerPolicy: unknown value %q: want None or Static", clip(in.MemoryManagerPolicy))
 	}
 	if err := within("reservedMemory", len(in.ReservedMemory), topo.MaxNUMAs); err != nil {
 		return err
