@@ -34,6 +34,7 @@ type SchedulingState string
 
 // The states of a pod without a node.
 const (
+	Deleted  SchedulingState = "deleted"  // it is being deleted: no scheduler places it
 	Gated    SchedulingState = "gated"    // its scheduling gates keep it from every scheduler
 	Unseen   SchedulingState = "unseen"   // no pod, event or lease shows that its scheduler exists
 	Untried  SchedulingState = "untried"  // its scheduler has left traces, but none of this pod
@@ -49,6 +50,8 @@ const maxName = 63
 func (s Scheduling) Text() string {
 	name := printable.Clip(s.Scheduler, maxName)
 	switch s.State {
+	case Deleted:
+		return "It is being deleted: no scheduler places it."
 	case Gated:
 		gates := "gate "
 		if len(s.Gates) > 1 {
@@ -85,6 +88,8 @@ func (s Scheduling) Text() string {
 // Remedy returns what to do if waiting does not help, or "".
 func (s Scheduling) Remedy() string {
 	switch s.State {
+	case Deleted:
+		return "if it stays, see what its finalizers wait for (metadata.finalizers)"
 	case Gated:
 		return "remove the gates, or look at the controller that should"
 	case Unseen:

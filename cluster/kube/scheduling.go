@@ -118,6 +118,8 @@ func scheduling(pod *v1.Pod, pods []Stored, failures []v1.Event, active *bool) d
 		out.Since, out.Message = refused.LastTransitionTime.Time, cmp.Or(refused.Message, out.Message)
 	}
 	switch {
+	case pod.DeletionTimestamp != nil:
+		out.State = document.Deleted
 	case len(out.Gates) > 0:
 		out.State = document.Gated
 	case out.Node != "":

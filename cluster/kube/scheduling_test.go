@@ -46,6 +46,8 @@ func TestHowFarAPodHasCome(t *testing.T) {
 			"since 2026-01-02T12:00:00Z, and tried it last at 2026-01-02T12:01:00Z"},
 		{"waits for its turn", waits(func(p *v1.Pod) { p.Status.NominatedNodeName = "a" }), nil, &yes,
 			document.Chosen, "has chosen node a"},
+		{"is being deleted", waits(func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }), nil, &yes,
+			document.Deleted, "It is being deleted"},
 		{"gated", waits(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "queue"}} }), nil, &no,
 			document.Gated, "It waits for gate queue: no scheduler tries it"},
 	} {

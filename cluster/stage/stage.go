@@ -264,10 +264,10 @@ func (s *Stage) Usual() []*place.Pod {
 	return out
 }
 
-// Waiting counts the pods that have no node.
+// Waiting counts the pods that have no node and are not being deleted.
 func (s *Stage) Waiting() (n int) {
 	for p := range kube.EachPod(s.pods) {
-		if p.Spec.NodeName == "" && !kube.Ended(p) {
+		if p.Spec.NodeName == "" && p.DeletionTimestamp == nil && !kube.Ended(p) {
 			n++
 		}
 	}
@@ -289,7 +289,7 @@ func (s *Stage) waiting() (out []*v1.Pod) {
 func (s *Stage) Pending() (out []*whatif.Workload) {
 	for _, p := range s.waiting() {
 		w := s.toPlace(p)
-		w.Held = isHeld(p)
+		w.Held, w.Ending = isHeld(p), p.DeletionTimestamp != nil
 		out = append(out, w)
 	}
 	return out

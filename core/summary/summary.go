@@ -58,6 +58,7 @@ type State string
 
 // The states that matter here, by the names in document.SchedulingState.
 const (
+	Deleted State = "deleted"
 	Gated   State = "gated"
 	Unseen  State = "unseen"
 	Untried State = "untried"
@@ -115,6 +116,8 @@ type Facts struct {
 // Of returns the sentence for a pod.
 func Of(f *Facts) Summary {
 	switch f.State {
+	case Deleted:
+		return Summary{NotTried, "It is being deleted, and no scheduler places it", f.Remedy}
 	case Gated:
 		return Summary{NotTried, "Not yet tried: it waits for " + plural(len(f.Gates), "gate ", "gates ") +
 			strings.Join(f.Gates, ", "), f.Remedy}

@@ -43,6 +43,7 @@ func TestSentences(t *testing.T) {
 		kind  Kind
 		want  string
 	}{
+		{Facts{State: Deleted, Nodes: []Node{fit("a")}}, NotTried, "It is being deleted, and no scheduler places it"},
 		{Facts{State: Gated, Gates: []string{"x.io/a"}, Nodes: []Node{fit("a")}}, NotTried,
 			"Not yet tried: it waits for gate x.io/a"},
 		{Facts{Nodes: []Node{short("a", 30)}, Lost: []string{"b"}}, NotNow,

@@ -67,6 +67,8 @@ type Workload struct {
 	Preempts string
 	// Held: the pod exists, and no scheduler places it now: it has scheduling gates, or is being deleted.
 	Held bool
+	// Ending: the pod exists, and is being deleted.
+	Ending bool
 }
 
 // Rank is a priority of pods or of a group, as far as it is known.

@@ -89,6 +89,8 @@ func (e *explanation) writePod(b *bufio.Writer) {
 		fmt.Fprintf(b, "Pod %s (%s) was refused by the kubelet of node %s", p.ID, qos, p.Node)
 	case e.ended():
 		fmt.Fprintf(b, "Pod %s (%s) has ended and holds nothing", p.ID, qos)
+	case p.Node == "" && p.Deleted:
+		fmt.Fprintf(b, "Pod %s (%s) has no node and is being deleted", p.ID, qos)
 	case p.Node == "":
 		fmt.Fprintf(b, "Pod %s (%s) waits for a node", p.ID, qos)
 	default:

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenon-numa/tenon/cluster/view"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/core/state"
@@ -31,6 +34,30 @@ func TestWhatIsGoneOrNeverGivenIsMarked(t *testing.T) {
 				t.Errorf("%s does not say %q:\n%s%s", line, want, out, errs)
 			}
 		}
+	}
+}
+
+// A pod without a node that is being deleted is placed by no scheduler, and so by no command.
+func TestPodsThatAreBeingDeletedWaitForNothing(t *testing.T) {
+	c := cluster{nodes: []*state.Node{node(t, "a", xeon, place.SingleNUMA)}, pods: map[string]view.Pod{
+		"ml/waits": {ID: id("ml/waits"), Pod: wanting(4, 10, 0), Deleted: true}}}
+	out, errs, _ := run(t, c, "explain", "pod", "ml/waits")
+	if !strings.HasPrefix(out, "It is being deleted, and no scheduler places it.\n") {
+		t.Errorf("%s%s", out, errs)
+	}
+	leaving := scattered(t, func(p *v1.Pod) {
+		if p.Name == "wide" {
+			p.DeletionTimestamp = new(metav1.Now())
+		}
+	})
+	out, errs, code := runWith(t, Setup{Stages: stages(nil)}, leaving, "simulate", "--nodes", "-", "--pending")
+	if code != 0 || strings.Contains(out, "ml/wide") || !strings.Contains(errs, "Warning: 1 pod is being deleted and no "+
+		"scheduler places it, so --pending leaves it out: ml/wide\n") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+	out, errs, _ = runWith(t, Setup{Stages: stages(nil)}, leaving, "simulate", "--nodes", "-", "--pod", "ml/web-0")
+	if strings.Contains(out, "waits for a node now") {
+		t.Errorf("%s%s", out, errs)
 	}
 }
 

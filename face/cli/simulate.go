@@ -467,9 +467,7 @@ func (a *app) tasks(f simulateFlags, s *simulation, all *inputs, count int, stde
 		}
 	}
 	if s.pending = f.pending; f.pending {
-		for _, w := range s.stage.Pending() {
-			out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
-		}
+		out = append(out, waitingTasks(s.stage, stderr)...)
 	}
 	namespace := cmp.Or(a.kube.Namespace(), a.kube.fileNamespace, "default")
 	ofFiles, groups, err := s.fileTasks(all.files, namespace, stderr)

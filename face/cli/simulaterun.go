@@ -229,3 +229,22 @@ func (p *progress) step() error {
 	p.done++
 	return nil
 }
+
+// waitingTasks returns the pods that wait for a node. It leaves out those that are being deleted, which no scheduler
+// places: they stay as long as their finalizers want.
+func waitingTasks(s Stage, stderr io.Writer) (out []*task) {
+	var ending []string
+	for _, w := range s.Pending() {
+		if w.Ending {
+			ending = append(ending, w.Namespace+"/"+w.Name)
+			continue
+		}
+		out = append(out, &task{workload: w, wanted: w.Count, waiting: true})
+	}
+	if n := len(ending); n > 0 {
+		fmt.Fprintf(stderr, "Warning: %s being deleted and no scheduler places %s, so --pending leaves %s out: %s\n",
+			choose(n, "1 pod is", fmt.Sprintf("%d pods are", n)), choose(n, "it", "them"), choose(n, "it", "them"),
+			namesText(ending, fewNodes))
+	}
+	return out
+}

@@ -41,6 +41,9 @@ func (e *explanation) summary() summary.Summary {
 		f.Lease, f.Remedy, f.Said = s.Lease != "", s.Remedy(), summary.Cut(s.Message)
 		f.Message = s.Message
 	}
+	if e.pod.Deleted && e.pod.Node == "" { // also where its scheduling was not read
+		f.State = summary.Deleted
+	}
 	f.Soonest = soonest(e.want(), len(e.verdicts), func(i int) *whatif.Node {
 		v := &e.verdicts[i]
 		if !lacksAmounts(v.judged, e.pod.Around[v.name].Barred) {

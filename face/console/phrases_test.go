@@ -228,7 +228,8 @@ func situations() (out []summary.Facts) {
 			out = append(out, f, tried, asking)
 		}
 	}
-	return append(out,
+	return append(out, summary.Facts{State: summary.Deleted,
+		Remedy: "if it stays, see what its finalizers wait for (metadata.finalizers)"},
 		summary.Facts{State: summary.Gated, Gates: []string{"x.io/a"},
 			Remedy: "remove the gates, or look at the controller that should"},
 		summary.Facts{State: summary.Unseen, Scheduler: "tenon-sheduler"},

@@ -521,6 +521,12 @@ func TestEachReasonHasItsRemedy(t *testing.T) {
 		strings.Contains(got["wide"], "label") {
 		t.Errorf("remedies %q", got)
 	}
+	for i := range w.pods { // no scheduler places them, whatever they ask for
+		w.pods[i].DeletionTimestamp = &metav1.Time{Time: noon}
+	}
+	if d := w.examine(t, doctor.Options{}); slices.Contains(ids(d), "never-admitted") {
+		t.Errorf("findings about pods that are being deleted: %v", ids(d))
+	}
 }
 
 func TestFindingsAreOfTheNodeOrPodThatIsAskedFor(t *testing.T) {

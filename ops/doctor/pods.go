@@ -40,7 +40,7 @@ func (x *examination) pods() error {
 		x.nearlyGuaranteed(p)
 		x.uncounted(p)
 		x.alone(p)
-		if p.Spec.NodeName != "" {
+		if p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
 			continue
 		}
 		// Pods of one controller are equal.
