@@ -15,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/tenon-numa/tenon/api/document"
@@ -162,6 +163,7 @@ type export struct {
 	topologies []*v1alpha2.NodeResourceTopology
 	nodes      []v1.Node
 	pods       []kube.Stored
+	names      map[types.NamespacedName]bool // of the pods
 	// storage and namespaces are nil if the file has none.
 	storage    *kube.Storage
 	namespaces map[string]map[string]string
@@ -215,6 +217,19 @@ func (e *export) object(where string, text []byte, implied schema.GroupVersionKi
 	return nil
 }
 
+// onePod refuses a pod that the file has had before: it would count twice.
+func (e *export) onePod(p *v1.Pod) error {
+	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	if e.names[name] && p.Name != "" {
+		return fmt.Errorf("two pods of namespace %.80q have this name", p.Namespace)
+	}
+	if e.names == nil {
+		e.names = map[types.NamespacedName]bool{}
+	}
+	e.names[name] = true
+	return nil
+}
+
 // decode adds one object to the export. It ignores kinds that the export does not use.
 func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	switch gvk.Kind {
@@ -237,7 +252,10 @@ func (e *export) decode(gvk schema.GroupVersionKind, text []byte) error {
 	case "Pod":
 		p := &kube.Whole{}
 		e.pods = append(e.pods, p)
-		return json.Unmarshal(text, p.Pod())
+		if err := json.Unmarshal(text, p.Pod()); err != nil {
+			return err
+		}
+		return e.onePod(p.Pod())
 	case "Namespace":
 		var n v1.Namespace
 		if err := json.Unmarshal(text, &n); err != nil {

@@ -350,6 +350,11 @@ func TestExportedClusters(t *testing.T) {
 		`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"}, "spec": 3}`: `document 1: Node "x": `,
 		"3": "not an object",
 		string(exported(t, withKind(node("a", nil)), withKind(node("a", nil)))): `two nodes are named "a"`,
+		string(exported(t, withKind(node("a", nil)), map[string]any{"kind": "PodList", "apiVersion": "v1", "items": []any{
+			map[string]any{"metadata": map[string]any{"namespace": "ml", "name": "p"}},
+			map[string]any{"metadata": map[string]any{"namespace": "db", "name": "p"}},
+			map[string]any{"metadata": map[string]any{"namespace": "ml", "name": "p"}},
+		}})): `document 1, item 2, item 3: Pod "p": two pods of namespace "ml" have this name`,
 	} {
 		if _, _, err := Export([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: error %v, want %q", text, err, want)

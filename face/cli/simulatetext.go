@@ -225,10 +225,10 @@ func onNodes(p *whatif.Plan, on map[int]int) string {
 
 // writeRefusals writes, for each workload, why its first pod without a place has none.
 func (s *simulation) writeRefusals(b *bufio.Writer, limit int) {
-	shown, more := 0, 0
+	shown, more, none := 0, 0, len(s.stage.Nodes()) == 0
 	for _, r := range s.rounds {
 		for _, t := range r.tasks {
-			if len(t.outcome.Refusals) == 0 && (t.unplaced() == 0 || len(s.without) == 0 || t.gang != nil) {
+			if !none && len(t.outcome.Refusals) == 0 && (t.unplaced() == 0 || len(s.without) == 0 || t.gang != nil) {
 				continue
 			}
 			if shown++; shown > limit {
@@ -257,7 +257,10 @@ func (s *simulation) writeRefusal(b *bufio.Writer, t *task, limit int) {
 	default:
 		fmt.Fprintf(b, "%d of %s %s no place:\n", t.unplaced(), t.workload, choose(t.unplaced(), "has", "have"))
 	}
-	if len(t.outcome.Refusals) == 0 {
+	switch {
+	case len(s.stage.Nodes()) == 0:
+		writeWrapped(b, "  ", "there are no nodes")
+	case len(t.outcome.Refusals) == 0:
 		writeWrapped(b, "  ", "no node is left")
 	}
 	for _, r := range t.outcome.Refusals[:min(limit, len(t.outcome.Refusals))] {
