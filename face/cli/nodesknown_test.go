@@ -19,7 +19,8 @@ func TestNodesTakenAwayAreNotNamed(t *testing.T) {
 			t.Errorf("%s\n%s%s", args, out, errs)
 		}
 	}
-	if out, _, _ := simulate(t, cluster, "", "--without", "gpu-a"); !strings.Contains(out, "edge-1   no layout in the file") {
+	out, _, _ := simulate(t, cluster, "", "--without", "gpu-a")
+	if !strings.Contains(out, "edge-1   no layout in the file") {
 		t.Errorf("edge-1 is still there:\n%s", out)
 	}
 }

@@ -350,9 +350,7 @@ func (a *app) attempt(c *cobra.Command, f simulateFlags, all *inputs, stderr io.
 	if err != nil {
 		return nil, err
 	}
-	s.problems = slices.DeleteFunc(slices.Clone(s.problems), func(p document.Problem) bool {
-		return slices.ContainsFunc(s.without, func(x leaving) bool { return x.node == p.Node })
-	})
+	s.problems = s.remaining()
 	if s.partial = partialText(s.stage); s.partial != "" && (f.pending || len(s.without)+len(s.altered) > 0) {
 		const moved = "pods that you may not list would move or wait, too, and are not placed"
 		fmt.Fprintln(stderr, "Warning: "+moved)

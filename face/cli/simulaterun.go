@@ -248,3 +248,10 @@ func waitingTasks(s Stage, stderr io.Writer) (out []*task) {
 	}
 	return out
 }
+
+// remaining returns the problems of the nodes that --without does not take away.
+func (s *simulation) remaining() []document.Problem {
+	return slices.DeleteFunc(slices.Clone(s.problems), func(p document.Problem) bool {
+		return slices.ContainsFunc(s.without, func(x leaving) bool { return x.node == p.Node })
+	})
+}
