@@ -131,7 +131,7 @@ func (c *Live) PodsOf(ctx context.Context, kind, namespace, name string) ([]Pod,
 	if err := readable(v.Seen, namespace); err != nil {
 		return nil, err
 	}
-	out, _, err := newPodsOf(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
+	out, err := newPodsOf(slices.DeleteFunc(slices.Clone(within(v.Pods, namespace)), func(p kube.Stored) bool {
 		return group.Of(&p.Pod().Spec) != name
 	}))
 	if err != nil {

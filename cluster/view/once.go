@@ -176,15 +176,16 @@ func (o *Once) Pods(ctx context.Context, namespace string) (out []Pod, err error
 	return out, nil
 }
 
-// PodsOf returns the pods of a workload in the form of Pods; see kube.Reader.PodsOf for the error.
-func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) (out []Pod, err error) {
+// PodsOf returns the pods of a workload in the form of Pods, and also those that are Refused; see kube.Reader.PodsOf
+// for the error.
+func (o *Once) PodsOf(ctx context.Context, kind, namespace, name string) ([]Pod, error) {
 	o.reader.Within(namespace)
 	pods, err := o.reader.PodsOf(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
 	}
-	out, o.omitted, err = newPodsOf(kube.StoreAll(pods))
-	return out, err
+	o.omitted = ""
+	return newPodsOf(kube.StoreAll(pods))
 }
 
 // Gang returns what a PodGroup needs to start; see [kube.Reader.Gang].

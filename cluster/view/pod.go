@@ -20,8 +20,11 @@ import (
 
 // Pod is a pod in the core's form, and what bears on where it is placed.
 type Pod struct {
-	ID  state.PodID
+	ID state.PodID
+	// Pod is nil if the pod is Refused.
 	Pod *place.Pod
+	// Refused is why Tenon's scheduler puts the pod on no node, or "". Only PodsOf returns such pods.
+	Refused string
 	// Demand is what the pod requires of its alignment by its annotations.
 	Demand place.Demand
 	Node   string // where it is bound; empty while it waits for a node
@@ -65,30 +68,32 @@ type Around struct {
 // newPod returns a pod without its surroundings, and an error where Tenon's scheduler would refuse it. Its field Pod is
 // nil if the containers cannot be read; with another error, the pod demands nothing.
 func newPod(pod *v1.Pod) (Pod, error) {
+	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
+	out := Pod{ID: kube.ID(pod), Node: pod.Spec.NodeName, Claimed: claimed,
+		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
+		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}
 	core, err := podapi.ToPlace(pod)
 	if err != nil {
-		return Pod{}, err
+		return out, err
 	}
-	demand, err := podapi.Demand(pod)
-	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
-	return Pod{ID: kube.ID(pod), Pod: core, Demand: demand, Node: pod.Spec.NodeName, Claimed: claimed,
-		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
-		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}, err
+	out.Pod = core
+	out.Demand, err = podapi.Demand(pod)
+	return out, err
 }
 
-// newPodsOf is newPods for the pods of a workload.
-func newPodsOf(pods []kube.Stored) (out []Pod, omitted string, err error) {
-	templates := map[string]string{}
+// newPodsOf returns the pods of a workload, those that Tenon's scheduler refuses among them.
+func newPodsOf(pods []kube.Stored) (out []Pod, err error) {
 	for p := range kube.EachPod(pods) {
-		if templates[string(p.UID)], err = stage.Template(p); err != nil {
-			return nil, "", err
+		one, refused := newPod(p)
+		if refused != nil {
+			one.Pod, one.Refused = nil, refused.Error()
 		}
+		if one.Template, err = stage.Template(p); err != nil {
+			return nil, err
+		}
+		out = append(out, one)
 	}
-	out, omitted = newPods(pods)
-	for i := range out {
-		out[i].Template = templates[out[i].ID.UID]
-	}
-	return out, omitted, nil
+	return out, nil
 }
 
 // newPods returns the pods that can be translated. omitted counts the others, and has the reason of one of them.

@@ -212,6 +212,21 @@ func TestAPodThatIsLeftOutIsNamed(t *testing.T) {
 	}
 }
 
+// A workload lists also the pods that cannot be judged, and one of them is named with the reason if all are such.
+func TestPodsOfAWorkloadThatCannotBeJudgedAreListed(t *testing.T) {
+	s, run := served(t)
+	huge := livetest.Pod("ml", "huge", "")
+	huge.Spec.Containers[0].Resources.Requests = v1.ResourceList{"memory": resource.MustParse("1Ei")}
+	huge.Labels = map[string]string{"jobset.sigs.k8s.io/jobset-name": "x"}
+	s.List(livetest.PodsOf("ml"), huge)
+	s.Object(livetest.PodsOf("ml")+"/huge", huge)
+	out, errs, code := run("explain", "jobset/x")
+	if code != 0 || !strings.Contains(out, "huge   Pending") ||
+		!strings.Contains(out, "The pods that wait cannot be judged: pod ml/huge: container c: ") {
+		t.Errorf("code %d, %s%s", code, out, errs)
+	}
+}
+
 // A scheduler without events may still be the leader, unless its lease was read.
 func TestALeaseThatMayNotBeReadSaysNothing(t *testing.T) {
 	s, run := served(t)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type gangNeeds struct {
 	Ended int `json:"ended"`
 	// Gated are the names of pods with scheduling gates. kube-scheduler lets the whole group wait for them.
 	Gated []string `json:"gated,omitempty"`
+	// Refused are the names of pods without a node that Tenon's scheduler refuses, and Why is the first one's reason.
+	Refused []string `json:"refused,omitempty"`
+	Why     string   `json:"why,omitempty"`
 	// Label is the label whose value the nodes of all pods have to share. It is not judged.
 	Label string `json:"label,omitempty"`
 	// Missing is set if the group does not exist, and Unread has why it could not be read.
@@ -59,6 +63,9 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 		if p.Node == "" && p.Gated {
 			out.Gated = append(out.Gated, p.ID.Name)
 		}
+		if p.Node == "" && p.Refused != "" {
+			out.Refused, out.Why = append(out.Refused, p.ID.Name), cmp.Or(out.Why, p.Refused)
+		}
 	}
 	var err error
 	out.Needs, out.Label, err = reader.Gang(ctx, namespace, name)
@@ -71,12 +78,12 @@ func readGang(ctx context.Context, c Cluster, namespace, name string, pods []vie
 	return out
 }
 
-// lacks returns how many of the waiting pods the group needs, or 0 if that is not known.
+// lacks returns how many of the waiting pods that are not refused the group needs, or 0 if that is not known.
 func (g *gangNeeds) lacks() int {
 	if g == nil || g.Needs == 0 {
 		return 0
 	}
-	return min(g.waiting, max(1, g.Needs-(g.Pods-g.waiting)))
+	return min(g.waiting-len(g.Refused), max(1, g.Needs-(g.Pods-g.waiting)))
 }
 
 // tooFew returns the sentence about a group that has fewer pods than it needs.
@@ -105,6 +112,12 @@ func (g *gangNeeds) text() string {
 	}
 	if len(g.Gated) > 0 {
 		out = append(out, "The group waits for pods with scheduling gates: "+firstOf(g.Gated, maxListed, "")+".")
+	}
+	if len(g.Refused) > 0 {
+		out = append(out, fmt.Sprintf("No node takes %s without a change: %s.", firstOf(g.Refused, maxListed, ""), g.Why))
+		if g.waiting > len(g.Refused) {
+			out = append(out, "What follows leaves these pods out.")
+		}
 	}
 	if g.Label != "" {
 		out = append(out, "The nodes of all its pods need the same value of the label "+g.Label+

@@ -213,6 +213,7 @@ type workloadExplanation struct {
 	gang                  *gangNeeds   // nil unless the workload is a group of pods
 	together              *together    // nil if fewer than two pods wait
 	one                   *explanation // nil if no pod waits or was refused
+	refused               string       // a sentence about a pod whose containers cannot be read
 }
 
 // explainWorkload lists the pods of a workload, and explains the first one that waits or was refused.
@@ -242,18 +243,8 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	}
 	slices.SortFunc(x.pods, func(a, b view.Pod) int { return strings.Compare(a.ID.Name, b.ID.Name) })
 	x.list = alignmentsOf(sortedNodes(nodes), x.pods)
-	for _, p := range x.pods {
-		if p.Node == "" {
-			// Read the pod again: PodsOf does not read what the other filters of the scheduler look at.
-			if p, err = cluster.Pod(c.Context(), p.ID.Namespace, p.ID.Name); err != nil {
-				return err
-			}
-			x.one = newExplanation(p, nodes, problems)
-			break
-		}
-		if e := newExplanation(p, nodes, problems); e.refused() && x.one == nil {
-			x.one = e
-		}
+	if err := x.explainOne(c.Context(), cluster, nodes, problems); err != nil {
+		return err
 	}
 	if err := x.asOne(c.Context(), cluster, nodes); err != nil {
 		return err
@@ -270,6 +261,41 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 		return err
 	}
 	return x.write(c.OutOrStdout(), f)
+}
+
+// explainOne explains the first pod that waits and that Tenon's scheduler refuses, else the first that waits, else the
+// first that a kubelet has refused.
+func (x *workloadExplanation) explainOne(ctx context.Context, c Cluster, nodes []*state.Node,
+	problems []document.Problem) (err error) {
+	first := func(ok func(p view.Pod) bool) {
+		i := slices.IndexFunc(x.pods, ok)
+		if i < 0 || x.one != nil {
+			return
+		}
+		// Read the pod again: PodsOf does not read what the other filters of the scheduler look at.
+		p, unread := c.Pod(ctx, x.pods[i].ID.Namespace, x.pods[i].ID.Name)
+		switch {
+		case unread == nil:
+			x.one, err = newExplanation(p, nodes, problems), nil
+		case unread.Error() == x.pods[i].Refused:
+			x.refused = fmt.Sprintf("The pods that wait cannot be judged: %s.", unread)
+		default:
+			err = unread
+		}
+	}
+	first(func(p view.Pod) bool { return p.Node == "" && p.Refused != "" })
+	first(func(p view.Pod) bool { return p.Node == "" && p.Refused == "" }) // containers of the other may be unreadable
+	if x.one != nil {
+		return nil
+	}
+	for _, p := range x.pods {
+		if p.Node != "" && p.Pod != nil {
+			if e := newExplanation(p, nodes, problems); e.refused() && x.one == nil {
+				x.one = e
+			}
+		}
+	}
+	return err
 }
 
 // asOne finds out what the pods need as a group, and whether the waiting ones fit at the same time.
@@ -310,11 +336,15 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 	for _, p := range x.pods {
 		t.rows = append(t.rows, x.row(p))
 	}
-	if err := t.write(w, f.output.format == "wide"); err != nil || x.one == nil {
+	if err := t.write(w, f.output.format == "wide"); err != nil || x.one == nil && x.refused == "" {
 		return err
 	}
 	fmt.Fprintln(w)
-	if text := x.gang.text(); text != "" || x.together != nil {
+	text := x.gang.text()
+	if x.gang == nil && x.one == nil {
+		text = x.refused
+	}
+	if text != "" || x.together != nil {
 		b := bufio.NewWriter(w)
 		if text != "" {
 			writeWrapped(b, "", text)
@@ -322,10 +352,15 @@ func (x *workloadExplanation) write(w io.Writer, f explainFlags) error {
 		if x.together != nil {
 			writeWrapped(b, "", x.together.text())
 		}
-		fmt.Fprintln(b)
+		if x.one != nil {
+			fmt.Fprintln(b)
+		}
 		if err := b.Flush(); err != nil {
 			return fmt.Errorf("write explanation of %s %s/%s: %w", x.kind, x.namespace, x.name, err)
 		}
+	}
+	if x.one == nil {
+		return nil
 	}
 	return x.one.write(w, f.all || f.output.format == "wide")
 }

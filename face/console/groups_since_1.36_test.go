@@ -20,8 +20,26 @@ import (
 // groupPath is where the API server has a PodGroup.
 const groupPath = "/apis/scheduling.k8s.io/v1beta1/namespaces/ml/podgroups/trainer"
 
+// A pod of a gang that Tenon's scheduler refuses counts, and the group names it with the reason.
+func TestAGangOfPodsThatAreRefused(t *testing.T) {
+	s := signedIn(t)
+	s.api.Object(groupPath, map[string]any{"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+		"metadata": map[string]any{"namespace": "ml", "name": "trainer"},
+		"spec":     map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": 2}}}})
+	addGang(t, s, func(p *v1.Pod) { p.Annotations = map[string]string{"tenon.sh/numa-policy": "wide"} })
+	var g cli.PodGroup
+	s.get(t, "/api/v1/podgroups/ml/trainer", &g)
+	if g.Gang == nil || g.Gang.Pods != 3 || !slices.Equal(g.Gang.Refused, []string{"trainer-1", "trainer-2"}) ||
+		!strings.HasPrefix(g.Text, "No node takes trainer-1, trainer-2 without a change: ") || g.Together != nil {
+		t.Errorf("the group is %+v, with %+v", g, g.Gang)
+	}
+	chinese := readPhrases(t, "zh")
+	chinese.translated(t, "a sentence about refused pods", "No node takes node-a, node-b without a change: node-x.")
+	chinese.translated(t, "a sentence about the others", "What follows leaves these pods out.")
+}
+
 // addGang adds the pods of a group, one of them with a node, and waits until the view has them.
-func addGang(t *testing.T, s *site) {
+func addGang(t *testing.T, s *site, changes ...func(*v1.Pod)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -31,6 +49,9 @@ func addGang(t *testing.T, s *site) {
 	for pod, node := range map[string]string{"trainer-0": "a", "trainer-1": "", "trainer-2": ""} {
 		p := livetest.Pod("ml", pod, node)
 		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
+		for _, change := range changes {
+			change(p)
+		}
 		s.api.Send(livetest.Pods, "ADDED", p)
 	}
 	for s.who.View.State().Pods < 6 {
