@@ -68,7 +68,8 @@ type reader struct {
 // block has the lines of one kind of machine.
 type block struct {
 	fleet    Fleet
-	from, to int // lines, from 1, to is exclusive
+	from, to int  // lines, from 1, to is exclusive
+	rules    bool // it has a line with rules
 }
 
 // Parse reads a trace. Errors name the file and the line.
@@ -132,6 +133,7 @@ func (r *reader) line(line string, w []string) error {
 			return fmt.Errorf("%q belongs to no machines", w[0])
 		}
 		r.head[r.at-1] = line
+		r.blocks[len(r.blocks)-1].rules = r.blocks[len(r.blocks)-1].rules || w[0] == "rules"
 		return nil
 	case "shape":
 		return r.shape(line, w)
@@ -190,6 +192,9 @@ func (r *reader) describe() error {
 		return fmt.Errorf("%s: want machines, then shapes, then pods", r.file)
 	}
 	for i, b := range r.blocks {
+		if !b.rules {
+			return fmt.Errorf("%s:%d: machines %s have no line with their rules", r.file, b.from, b.fleet.Name)
+		}
 		lines := make([]string, len(r.head))
 		copy(lines[b.from-1:], r.head[b.from-1:b.to-1])
 		if i == 0 {
@@ -200,6 +205,9 @@ func (r *reader) describe() error {
 			return err
 		}
 		b.fleet.Machine, b.fleet.Rules = f.Machine, f.Rules
+		if none := f.Rules.CPU.Reserved.Minus(f.Machine.CPUs()); !none.Empty() {
+			return fmt.Errorf("%s:%d: machines %s: the reserved CPU %d is not there", r.file, b.from, b.fleet.Name, none.Min())
+		}
 		r.script.fleets = append(r.script.fleets, b.fleet)
 		for _, s := range f.Steps {
 			r.script.shapes = append(r.script.shapes, Shape{s.Name, s.Pod})

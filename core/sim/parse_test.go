@@ -89,6 +89,11 @@ func TestBadTracesAreNamed(t *testing.T) {
 		{head + "mix small 1 10\npod 0 1 small\n", "no mix beside it"},
 		{head + "mix small 1 10\nmix small 1 10\n", "t:12: shape small is in the mix twice"},
 		{head + "pod 0 1 small\nmachines b 1\n", `t:12: "machines" comes after the first pod`},
+		{"machines a 1\n" + pair + "shape s : main cpu=1\npod 0 1 s\n", "t:1: machines a have no line with their rules"},
+		{"machines a 1\n" + pair + strict + "machines b 1\n" + pair + "shape s : main cpu=1\npod 0 1 s\n",
+			"machines b have no line with their rules"},
+		{"machines a 1\n" + pair + "rules cpu=static reserved=0,99\nshape s : main cpu=1\npod 0 1 s\n",
+			"t:1: machines a: the reserved CPU 99 is not there"},
 	} {
 		_, err := Parse("t", strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

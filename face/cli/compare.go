@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,6 +64,9 @@ func (a *app) compareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := f.checkPages(scripts); err != nil {
+				return err
+			}
 			found, err := f.compare(c.Context(), raw(c.ErrOrStderr()), scripts)
 			if err != nil {
 				return err
@@ -93,6 +97,8 @@ func (a *app) compareCommand() *cobra.Command {
 
 func (f compareFlags) check() error {
 	switch {
+	case f.page != "" && f.summary != "":
+		return errors.New("--page and --summary cannot both be given: they compare different schedulers")
 	case f.settings.Machines < 0 || f.settings.Machines > sim.MaxMachines:
 		return fmt.Errorf("--nodes %d is outside 0..%d", f.settings.Machines, sim.MaxMachines)
 	case f.settings.Runs < 1 || f.settings.Runs > sim.MaxRuns:
@@ -152,7 +158,7 @@ func (f compareFlags) compare(ctx context.Context, stderr io.Writer, scripts []*
 	for _, s := range scripts {
 		progress := compareProgress{w: stderr, trace: s.Name, terminal: isTerminal(stderr)}
 		settings := f.settings
-		if f.summary != "" && f.page == "" {
+		if f.summary != "" {
 			settings.Only = summarized()
 		}
 		settings.Progress = func(p sim.Progress) error {
@@ -228,12 +234,7 @@ func (f compareFlags) write(w io.Writer, found []*sim.Comparison) error {
 // writeFiles writes the files that --page and --summary name.
 func (f compareFlags) writeFiles(found []*sim.Comparison) error {
 	if f.summary != "" {
-		if err := writeTables(f.summary, found, summarize, " summary"); err != nil {
-			return err
-		}
-	}
-	if f.page == "" {
-		return nil
+		return writeTables(f.summary, found, summarize, summaryMark)
 	}
 	text := func(w io.Writer, c *sim.Comparison) error {
 		var table bytes.Buffer
@@ -250,6 +251,30 @@ func (f compareFlags) writeFiles(found []*sim.Comparison) error {
 	}
 	image := strings.TrimSuffix(f.page, filepath.Ext(f.page)) + ".svg"
 	return os.WriteFile(image, picture.Bytes(), 0o644)
+}
+
+// summaryMark ends the names of the markers of --summary.
+const summaryMark = " summary"
+
+// checkPages returns an error if a page lacks the markers of a trace: the simulation takes a while.
+func (f compareFlags) checkPages(scripts []*sim.Script) error {
+	path, suffix := f.page, ""
+	if f.summary != "" {
+		path, suffix = f.summary, summaryMark
+	}
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read page: %w", err)
+	}
+	for _, s := range scripts {
+		if _, err := replaceBetween(string(data), s.Name+suffix, ""); err != nil {
+			return fmt.Errorf("page %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // writeTables writes tables into a Markdown file, each between the markers of its trace. The markers have
