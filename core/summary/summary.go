@@ -284,36 +284,78 @@ func (f *Facts) notNow(later []int, sel selection) Summary {
 		text = "Not now " + f.where(sel) + ": "
 	}
 	return Summary{NotNow, text + fmt.Sprintf("%s (node %s)", words(r), best.Node) + end +
-		f.doubts([]int{at}, true) + f.without(f.Nodes[at]), f.lessNow(r, looked, best.Node)}
+		f.doubts([]int{at}, true) + f.without(f.Nodes[at]), f.lessNow(r, later, looked, best.Node)}
 }
 
 // lessNow is the remedy for a reason that pods remove when they end. Where the node has enough of the resource in sum,
-// or somewhere, for no pod like this one, it names the amount that fits now on one of the nodes that were looked at.
-// node is the one that the sentence is about.
-func (f *Facts) lessNow(r place.Reason, looked []whatif.Looked, node string) string {
-	if r.Code != place.Lacking && r.Code != place.Short || r.Have <= 0 || f.Fitting == nil {
+// or somewhere, for no pod like this one, it names the most that fits now on one of the nodes that are tried. So it
+// does where one of them has more on its NUMA nodes. node is the one that the sentence is about.
+func (f *Facts) lessNow(r place.Reason, later []int, looked []whatif.Looked, node string) string {
+	fits, on, policy := int64(0), "", ""
+	switch r.Code {
+	case place.Lacking, place.Short:
+	case place.OneNUMA, place.Width, place.NoNUMA:
+		// The reason has the amount that fits on its node: only nodes with more are of interest.
+		fits, policy = r.Have, ", or use a node whose policy allows more NUMA nodes"
+	default:
 		return r.Remedy()
 	}
-	fits, on := int64(0), ""
-	for _, x := range looked[:min(len(looked), maxTried)] {
-		at := slices.IndexFunc(f.Nodes, func(n Node) bool { return n.Name == x.Node })
-		s := tightest(x.Reasons, anyReason)
-		if at < 0 || s.Resource != r.Resource {
+	if r.Have <= 0 || f.Fitting == nil || policy != "" && r.Under != "" {
+		return r.Remedy()
+	}
+	for _, x := range f.tried(r.Resource, later, looked, node) {
+		if policy != "" && x.lacks.Have <= fits {
 			continue
 		}
-		if n := f.Fitting(at, s); n > fits || n == fits && n > 0 && x.Node == node {
-			fits, on = n, x.Node
+		if n := f.Fitting(x.at, x.lacks); n > fits {
+			fits, on = n, f.Nodes[x.at].Name
 		}
 	}
-	switch {
-	case fits == 0:
+	switch on {
+	case "": // no amount fits, or none beyond that in the reason
 		return r.Remedy()
-	case on != node:
-		on = " (node " + on + ")"
-	default:
+	case node:
 		on = ""
+	default:
+		on = " (node " + on + ")"
 	}
-	return "wait for pods to end, or ask for at most " + place.Quantity(r.Resource, fits) + on
+	return "wait for pods to end, or ask for at most " + place.Quantity(r.Resource, fits) + on + policy
+}
+
+// lacking is what the node at an index lacks most.
+type lacking struct {
+	at    int
+	lacks place.Reason
+}
+
+// tried returns the nodes for which the amount of a resource that fits now is computed: the named one, and then those
+// that are closest to having enough. The search for pods that end may have stopped before it has looked at them.
+func (f *Facts) tried(resource string, later []int, looked []whatif.Looked, node string) (out []lacking) {
+	reasons := map[string][]place.Reason{}
+	for _, x := range looked {
+		reasons[x.Node] = x.Reasons
+	}
+	for _, i := range later {
+		n := &f.Nodes[i]
+		known, ok := reasons[n.Name]
+		if !ok {
+			known = n.Reasons
+		}
+		if x := (lacking{i, tightest(known, anyReason)}); x.lacks.Resource == resource {
+			out = append(out, x)
+		}
+	}
+	slices.SortFunc(out, func(x, y lacking) int {
+		a, b := f.Nodes[x.at].Name, f.Nodes[y.at].Name
+		switch {
+		case a == b:
+			return 0
+		case a == node || b != node && closer(a, x.lacks, b, y.lacks):
+			return -1
+		}
+		return 1
+	})
+	return out[:min(len(out), maxTried)]
 }
 
 // ends names the pods to wait for, by name only in the pod's own namespace.

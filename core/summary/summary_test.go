@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -159,6 +160,28 @@ func TestNeverNamesTheNodeThatCouldTakeMost(t *testing.T) {
 	}
 	if asked = 0; Of(&f).Kind != Never || asked > 8 {
 		t.Errorf("%d nodes were tried, want at most 8", asked)
+	}
+}
+
+// The amount that fits now is the largest of all nodes, also where the search for pods that end has stopped at another.
+func TestNotNowNamesTheNodeWithMostRoom(t *testing.T) {
+	asked := 0
+	a, b := short("a", 24), short("b", 34)
+	f := Facts{Nodes: []Node{a, b, {Name: "c", Reasons: []place.Reason{{Code: place.PortTaken}}}},
+		Soonest: whatif.Soonest{Node: "a", Pods: []state.PodID{{Name: "old"}}, Any: true,
+			Looked: []whatif.Looked{{Node: "a", Reasons: a.Reasons}}},
+		Fitting: func(_ int, r place.Reason) int64 { asked++; return r.Have }}
+	s := Of(&f)
+	if want := "wait for pods to end, or ask for at most 34 cpu (node b), or use a node whose policy allows more NUMA " +
+		"nodes"; s.Remedy != want || s.Kind != NotNow ||
+		!strings.Contains(s.Text, "has 24 free (node a)") {
+		t.Errorf("%q, remedy %q; want %q", s.Text, s.Remedy, want)
+	}
+	for i := range 20 {
+		f.Nodes = append(f.Nodes, short(fmt.Sprintf("more-%d", i), int64(i)))
+	}
+	if asked = 0; !strings.Contains(Of(&f).Remedy, "34 cpu (node b)") || asked > 8 {
+		t.Errorf("%d nodes were tried; remedy %q", asked, Of(&f).Remedy)
 	}
 }
 

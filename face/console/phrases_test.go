@@ -209,6 +209,11 @@ func situations() (out []summary.Facts) {
 		nodes, rooms := []summary.Node{one("node-a", short)}, []string{"node-a", "node-b", "node-x", "node-a"}[:n]
 		out = append(out, summary.Facts{Nodes: nodes, Lost: rooms}, summary.Facts{Nodes: nodes, Unsure: rooms})
 	}
+	more := short
+	more.Have = short.Have + 1
+	out = append(out, summary.Facts{Nodes: []summary.Node{one("node-a", short), one("node-b", more)},
+		Soonest: whatif.Soonest{Node: "node-a", Pods: pods[:1], Any: true, Looked: []whatif.Looked{{Node: "node-a",
+			Reasons: []place.Reason{short}}}}, Fitting: func(_ int, r place.Reason) int64 { return r.Have }})
 	estimated, inexact := one("node-a"), one("node-a", small)
 	estimated.Estimated, inexact.Inexact = true, true
 	for _, nodes := range [][]summary.Node{{one("node-a")}, {estimated, one("node-b", small)},
