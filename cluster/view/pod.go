@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
@@ -48,6 +50,9 @@ type Pod struct {
 	Scheduling *document.Scheduling
 	// Gated is set if scheduling gates keep the pod from every scheduler, and Deleted if it is being deleted.
 	Gated, Deleted bool
+	// Created and Priority are what a scheduler takes pods in order by: the highest priority first, then the oldest.
+	Created  time.Time
+	Priority int32
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
 	// Reason and Message are status.reason and status.message, in which a kubelet explains why it refused the pod, for
@@ -70,6 +75,7 @@ type Around struct {
 func newPod(pod *v1.Pod) (Pod, error) {
 	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 	out := Pod{ID: kube.ID(pod), Node: pod.Spec.NodeName, Claimed: claimed,
+		Created: pod.CreationTimestamp.Time, Priority: corev1.PodPriority(pod),
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
 		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}
 	core, err := podapi.ToPlace(pod)

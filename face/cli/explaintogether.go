@@ -64,8 +64,9 @@ type endingPod struct {
 	Node string `json:"node"`
 }
 
-// findTogether judges the pods without a node together, in the order of their names. needed is how many of them have to
-// fit; 0 is all. It returns nil if fewer than two wait, or too many, or if the cluster cannot judge pods together.
+// findTogether judges the pods without a node together, in the order in which a scheduler takes them. needed is how
+// many of them have to fit; 0 is all. It returns nil if fewer than two wait, or too many, or if the cluster cannot
+// judge pods together.
 func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, nodes []*state.Node) (*together, error) {
 	g, can := c.(gatherer)
 	waiting := slices.DeleteFunc(slices.Clone(pods), func(p view.Pod) bool {
@@ -74,6 +75,7 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 	if !can || len(waiting) < 2 || len(waiting) > maxTogether {
 		return nil, nil
 	}
+	slices.SortFunc(waiting, inTurn)
 	out := &together{Waiting: len(waiting), Needed: cmp.Or(max(0, needed), len(waiting))}
 	at, err := g.Together(ctx, document.Each(waiting, func(p view.Pod) state.PodID { return p.ID }), out.Needed)
 	if err != nil {
@@ -88,6 +90,11 @@ func findTogether(ctx context.Context, c Cluster, pods []view.Pod, needed int, n
 		out.Once, err = onceEnded(ctx, c, waiting, out.Needed, pods, nodes)
 	}
 	return out, err
+}
+
+// inTurn orders pods as a scheduler takes them: by priority, the highest first, by age, and then by name.
+func inTurn(a, b view.Pod) int {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), strings.Compare(a.ID.Name, b.ID.Name))
 }
 
 // onceEnded returns the fewest pods that the search finds whose end makes room for as many of the waiting pods as are

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -212,6 +213,46 @@ func TestAGangWaitsForPodsThatAreHeld(t *testing.T) {
 			t.Errorf("the pod that is being deleted is judged:\n%s", out)
 		}
 		checkWidth(t, out)
+	}
+}
+
+// A scheduler takes pods by priority and age, whatever their names. On this node the pod of 15 CPUs has to come first,
+// since the one of 12 would take its NUMA node.
+func TestWaitingPodsAreTakenInTheOrderOfAScheduler(t *testing.T) {
+	first, second := time.Unix(1, 0), time.Unix(2, 0)
+	for name, c := range map[string]struct {
+		cpus       []int64
+		created    []time.Time
+		priorities []int32
+		fits       bool
+	}{
+		"by name":                {[]int64{15, 12}, []time.Time{first, first}, []int32{0, 0}, true},
+		"by name, exchanged":     {[]int64{12, 15}, []time.Time{first, first}, []int32{0, 0}, false},
+		"by age":                 {[]int64{12, 15}, []time.Time{second, first}, []int32{0, 0}, true},
+		"by age, exchanged":      {[]int64{15, 12}, []time.Time{second, first}, []int32{0, 0}, false},
+		"by priority":            {[]int64{12, 15}, []time.Time{first, second}, []int32{0, 1}, true},
+		"by priority, exchanged": {[]int64{15, 12}, []time.Time{first, second}, []int32{0, 1}, false},
+	} {
+		all := gang(t, c.cpus...)
+		all.nodes = all.nodes[:1]
+		next, ok := all.nodes[0].With(id("ml/side-0"), wanting(15, 1, 0))
+		if ok {
+			next, ok = next.With(id("ml/side-1"), wanting(4, 1, 0))
+		}
+		if !ok {
+			t.Fatal("the other pods do not fit")
+		}
+		all.nodes[0] = next.Without("uid-of-side-0")
+		for i := range c.cpus {
+			name := fmt.Sprint("ml/gang-", i)
+			p := all.pods[name]
+			p.Created, p.Priority = c.created[i], c.priorities[i]
+			all.pods[name] = p
+		}
+		got, errs, code := run(t, all, "explain", "deploy/gang", "-n", "ml")
+		if code != 0 || errs != "" || strings.Contains(got, "The 2 pods that wait fit together") != c.fits {
+			t.Errorf("%s: exit code %d, %s\n%s\nthey fit together: want %t", name, code, errs, got, c.fits)
+		}
 	}
 }
 
