@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/place"
@@ -53,6 +54,8 @@ type Pod struct {
 	// Created and Priority are what a scheduler takes pods in order by: the highest priority first, then the oldest.
 	Created  time.Time
 	Priority int32
+	// Group is the PodGroup of its namespace that the pod names, or "".
+	Group string
 	// Phase is the pod's status.phase: Pending, Running, Succeeded, Failed or Unknown.
 	Phase string
 	// Reason and Message are status.reason and status.message, in which a kubelet explains why it refused the pod, for
@@ -75,7 +78,7 @@ type Around struct {
 func newPod(pod *v1.Pod) (Pod, error) {
 	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 	out := Pod{ID: kube.ID(pod), Node: pod.Spec.NodeName, Claimed: claimed,
-		Created: pod.CreationTimestamp.Time, Priority: corev1.PodPriority(pod),
+		Created: pod.CreationTimestamp.Time, Priority: corev1.PodPriority(pod), Group: group.Of(&pod.Spec),
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
 		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}
 	core, err := podapi.ToPlace(pod)

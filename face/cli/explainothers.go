@@ -256,6 +256,9 @@ func (a *app) explainWorkload(c *cobra.Command, f explainFlags, kind, ref string
 	x.list.addClaims(nodes, x.pods, claims)
 	if x.one != nil {
 		x.one.claims = claims.Pod(x.one.pod.ID.UID)
+		if kind == podGroupKind {
+			x.one.pod.Group = "" // what is written about the group comes first
+		}
 	}
 	if done, err := f.output.write(c.OutOrStdout(), x.document(), x.names()); done {
 		return err

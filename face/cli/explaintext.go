@@ -68,6 +68,11 @@ func (e *explanation) writeSummary(b *bufio.Writer) {
 	if s.Remedy != "" {
 		writeWrapped(b, "  ", "Remedy: "+s.Remedy+".")
 	}
+	if p := e.pod; p.Group != "" && p.Node == "" {
+		name := p.ID.Namespace + "/" + p.Group
+		writeWrapped(b, "", "The pod belongs to PodGroup "+name+", whose pods may have to start together: kubectl tenon "+
+			"explain podgroup "+name+".")
+	}
 	fmt.Fprintln(b)
 }
 

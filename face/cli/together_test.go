@@ -397,3 +397,21 @@ func TestAmountsOfPodsTogetherCount(t *testing.T) {
 		t.Errorf("want %q in\n%s", want, out)
 	}
 }
+
+// A pod of a group may fit and wait for others: its explanation names the group, that of the group does not.
+func TestAPodNamesTheGroupThatItWaitsWith(t *testing.T) {
+	c := gangCluster{cluster: gang(t, 12, 12), needs: 4}
+	for name, p := range c.pods {
+		p.Group = "llm"
+		c.pods[name] = p
+	}
+	const want = "The pod belongs to PodGroup ml/llm, whose pods may have to start together: kubectl tenon explain " +
+		"podgroup ml/llm."
+	for ref, named := range map[string]bool{"pod/gang-0": true, "deploy/gang": true, "podgroup/gang": false} {
+		out, errs, code := run(t, c, "explain", ref, "-n", "ml")
+		if code != 0 || errs != "" || strings.Contains(strings.Join(strings.Fields(out), " "), want) != named {
+			t.Errorf("%s: exit code %d, %s\n%s\nthe group is named: want %t", ref, code, errs, out, named)
+		}
+		checkWidth(t, out)
+	}
+}
