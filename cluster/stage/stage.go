@@ -235,8 +235,8 @@ func (s *Stage) Nodes() []whatif.Node { return s.nodes }
 // Objects returns the Node of each of Nodes, at the same position, or nil if labels and taints are unknown.
 func (s *Stage) Objects() []*v1.Node { return s.objects }
 
-// Usual returns the existing pods that need alignment, the newest last, at most as many as a scheduler remembers. A
-// scheduler learns its workload profile from the same pods when it starts.
+// Usual returns the existing pods that need alignment, the newest last, at most as many as a scheduler remembers. It
+// leaves out pods that a kubelet refused: a controller may make many of these for one pod that runs.
 func (s *Stage) Usual() []*place.Pod {
 	type dated struct {
 		created time.Time
@@ -246,7 +246,9 @@ func (s *Stage) Usual() []*place.Pod {
 	var all []dated
 	for i, kept := range s.pods {
 		p := kept.Pod()
-		all = append(all, dated{p.CreationTimestamp.Time, p.UID, i})
+		if _, refused := kube.Rejection(p); !refused {
+			all = append(all, dated{p.CreationTimestamp.Time, p.UID, i})
+		}
 	}
 	slices.SortFunc(all, func(a, b dated) int {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.uid, a.uid))

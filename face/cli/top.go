@@ -394,7 +394,7 @@ func (c *capacity) write(w io.Writer, wide bool) error {
 	for i, s := range c.Shapes {
 		line := fmt.Sprintf("FIT %c  more pods of %s", 'A'+i, s.text)
 		if s.Percent > 0 {
-			line += fmt.Sprintf(" (%d %% of the pods that hold something)", s.Percent)
+			line += fmt.Sprintf(" (%d %% of the pods that need alignment)", s.Percent)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return fmt.Errorf("write shapes: %w", err)

@@ -2,11 +2,33 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/tenon-numa/tenon/internal/golden"
 )
+
+// Pods that a kubelet refused say nothing of the usual workload: their controller makes one after the other.
+func TestRefusedPodsAreNotUsual(t *testing.T) {
+	cluster := scattered(t, nil)
+	for i := range 50 {
+		p := runningPod(fmt.Sprintf("again-%d", i), "gpu-a", "30", "10Gi", "1")
+		p.Status.Phase, p.Status.Reason = v1.PodFailed, "TopologyAffinityError"
+		cluster = withPod(t, cluster, p)
+	}
+	s, _, err := export([]byte(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.Usual() {
+		if p.Containers[0].MilliCPU == 30_000 {
+			t.Fatalf("%d usual pods, among them those that were refused", len(s.Usual()))
+		}
+	}
+}
 
 func TestTopWritesAsDrawn(t *testing.T) {
 	exported := gpuCluster(t)
