@@ -96,10 +96,11 @@ func together(ctx context.Context, s *stage.Stage, pods []state.PodID, least int
 			out.Nodes[at[p.Pod.UID]] = s.Nodes()[p.Node].Name
 		}
 	}
-	// Once enough of them have places, no search is made for the others. Equal pods need none.
+	// Once enough of them have places, no search is made for the others. Equal pods need none, but no search proves that
+	// devices are given so that the most pods get theirs.
 	equal := len(kinds) == 1 && !kinds[0].Demand.Relates()
 	out.More = placed.More || slices.Contains(out.Nodes, "") && (placed.Fits && !equal ||
-		slices.ContainsFunc(kinds, func(w *whatif.Want) bool { return w.Devices != nil && w.Devices.Unsure() }))
+		slices.ContainsFunc(kinds, func(w *whatif.Want) bool { return w.Devices != nil }))
 	return out, nil
 }
 
