@@ -211,9 +211,9 @@ func (b *browser) timeAnswer(path string) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("encode path %s: %w", path, err)
 	}
-	err = b.do(chromedp.Evaluate(fmt.Sprintf(`(async () => { const began = performance.now(); let r;
-		do { r = await fetch(%s); await r.arrayBuffer(); } while (r.status === 503);
-		if (!r.ok) throw new Error(r.status);
+	err = b.do(chromedp.Evaluate(fmt.Sprintf(`(async () => { const began = performance.now(); let r, body;
+		do { r = await fetch(%s); body = await r.arrayBuffer(); } while (r.status === 503);
+		if (!r.ok) throw new Error(r.status + " " + new TextDecoder().decode(body));
 		return performance.now() - began; })()`, text), &took,
 		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	if err != nil {
