@@ -88,7 +88,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// ServeHTTP answers discovery, lists and watches of any kind, and the get of one NodeResourceTopology.
+// ServeHTTP answers discovery, lists and watches of any kind, and the get of one NodeResourceTopology. It does not list
+// the pods of one namespace; of other kinds no namespace has objects.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "nothing changes here")
@@ -113,6 +114,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.watch(w, r, gv.WithResource(path[0]))
 	case len(path) == 1:
 		s.list(w, r, gv.WithResource(path[0]))
+	case len(path) == 3 && path[0] == "namespaces" && path[2] != "pods":
+		s.list(w, r, gv.WithResource(path[2]))
 	case len(path) == 2 && path[0] == topologies:
 		s.topology(w, path[1])
 	default:

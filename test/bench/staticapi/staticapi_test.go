@@ -46,9 +46,11 @@ func TestClusterIsListed(t *testing.T) {
 	if nodes, err := k.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(nodes.Items) != 20 {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
-	if sets, err := k.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); err != nil ||
-		len(sets.Items) != 0 {
-		t.Errorf("replica sets: %v, %v", sets, err)
+	for _, namespace := range []string{"", "tenon-system"} {
+		sets, err := k.AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(sets.Items) != 0 {
+			t.Errorf("replica sets of %q: %v, %v", namespace, sets, err)
+		}
 	}
 	layouts, err := client.New(&rest.Config{Host: s.URL()})
 	if err != nil {
