@@ -45,6 +45,11 @@ func NamedBy(p *v1.Pod) (out []Named) {
 	return out
 }
 
+// Claims reports whether a pod names claims, or has one for its extended resources.
+func Claims(p *v1.Pod) bool {
+	return len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
+}
+
 // Owns reports whether a pod controls an object with these owners, as the API server's plugins verify it.
 func Owns(p *v1.Pod, owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool {

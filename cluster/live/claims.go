@@ -206,7 +206,7 @@ func (v *View) Claims(node string) *kube.View {
 		if r.node != node {
 			continue
 		}
-		if p := r.Pod(); len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil {
+		if p := r.Pod(); claims.Claims(p) {
 			out.Pods = append(out.Pods, r)
 			using[p.Namespace] = true
 		} else if node == "" && !kube.Ended(p) && requestsExtended(p) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenon-numa/tenon/api/document"
 	podapi "github.com/tenon-numa/tenon/api/pod"
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/group"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
@@ -76,8 +77,7 @@ type Around struct {
 // newPod returns a pod without its surroundings, and an error where Tenon's scheduler would refuse it. Its field Pod is
 // nil if the containers cannot be read; with another error, the pod demands nothing.
 func newPod(pod *v1.Pod) (Pod, error) {
-	claimed := len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
-	out := Pod{ID: kube.ID(pod), Node: pod.Spec.NodeName, Claimed: claimed,
+	out := Pod{ID: kube.ID(pod), Node: pod.Spec.NodeName, Claimed: claims.Claims(pod),
 		Created: pod.CreationTimestamp.Time, Priority: corev1.PodPriority(pod), Group: group.Of(&pod.Spec),
 		Phase: string(pod.Status.Phase), Reason: pod.Status.Reason, Message: pod.Status.Message,
 		Request: podapi.Request(pod), Gated: len(pod.Spec.SchedulingGates) > 0, Deleted: pod.DeletionTimestamp != nil}

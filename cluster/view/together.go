@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/tenon-numa/tenon/cluster/claims"
 	"github.com/tenon-numa/tenon/cluster/kube"
 	"github.com/tenon-numa/tenon/cluster/stage"
 	"github.com/tenon-numa/tenon/core/assign"
@@ -42,11 +43,11 @@ func (o *Once) Together(ctx context.Context, pods []state.PodID, least int) (Tog
 	return together(ctx, s, pods, least)
 }
 
-// claiming reports whether some of the pods name claims of devices.
+// claiming reports whether some of the pods that wait have claims of devices.
 func claiming(v *kube.View, pods []state.PodID) bool {
 	return slices.ContainsFunc(v.Pods, func(s kube.Stored) bool {
 		p := s.Pod()
-		return p.Spec.NodeName == "" && len(p.Spec.ResourceClaims) > 0 &&
+		return p.Spec.NodeName == "" && claims.Claims(p) &&
 			slices.ContainsFunc(pods, func(id state.PodID) bool { return id.UID == string(p.UID) })
 	})
 }

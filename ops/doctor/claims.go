@@ -148,8 +148,7 @@ func (s *site) position(d claims.Device) int {
 func (x *examination) allocated(nodes map[string]*state.Node, published map[string]*claims.Node) {
 	pods := map[string]*v1.Pod{}
 	for p := range kube.EachPod(x.View.Pods) {
-		claimed := len(p.Spec.ResourceClaims) > 0 || p.Status.ExtendedResourceClaimStatus != nil
-		if claimed && p.Spec.NodeName != "" && !kube.Ended(p) {
+		if claims.Claims(p) && p.Spec.NodeName != "" && !kube.Ended(p) {
 			pods[string(p.UID)] = p
 		}
 	}
