@@ -217,10 +217,7 @@ func writeChecks(w io.Writer, all []checked, groups []checkedGroup, on []whatif.
 	}
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(b, "\nThe NUMA nodes of %s are not known: kubelets there may refuse the pods.\n\n", nodesText(n))
-		_ = problemTable("REASON", problems[:min(fewNodes, n)]).write(b, false)
-		if n > fewNodes {
-			fmt.Fprintf(b, "... and %d more\n", n-fewNodes)
-		}
+		writeProblems(b, problems, fewNodes, "")
 	}
 	writeAssumed(b, coarse(on))
 	if !slices.ContainsFunc(all, func(x checked) bool { return x.workload.Asked }) {

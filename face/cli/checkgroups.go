@@ -175,43 +175,61 @@ func oneAfterTheOther(least, pods int, members []checked) string {
 }
 
 // refused returns why kube-scheduler refuses a group whose pods differ (validatePodGroup and validateScheduledPods in
-// pkg/scheduler/schedule_one_podgroup.go of 1.37). Notes are about what is not known here.
+// pkg/scheduler/schedule_one_podgroup.go of 1.37). The notes say when it would refuse the group, where that depends on
+// the cluster.
 func refused(g whatif.Group, members []checked) (problems, notes []string) {
-	if text, certain := otherPriority(g, members); certain {
-		problems = append(problems, text)
-	} else if text != "" {
-		notes = append(notes, text)
+	type difference func(whatif.Group, []checked) (text string, certain bool)
+	for _, differ := range []difference{otherPriority, otherScheduler, otherPreemption} {
+		switch text, certain := differ(g, members); {
+		case text == "":
+		case certain:
+			problems = append(problems, text)
+		default:
+			notes = append(notes, text)
+		}
 	}
+	return problems, notes
+}
+
+// otherScheduler returns why kube-scheduler refuses a group because its pods have different schedulers, or "", which
+// is always certain.
+func otherScheduler(g whatif.Group, members []checked) (text string, certain bool) {
 	var schedulers []string
 	for _, x := range members {
 		schedulers = append(schedulers, cmp.Or(x.workload.Scheduler, "default-scheduler"))
 	}
 	slices.Sort(schedulers)
-	if schedulers = slices.Compact(schedulers); len(schedulers) > 1 {
-		then := "), and none of these gets all of them: "
-		if g.Least == 0 {
-			then = "): once pods of one have nodes, kube-scheduler refuses those of the others: "
-		}
-		problems = append(problems, "its pods have different schedulers ("+strings.Join(schedulers, ", ")+then+
-			"give all of them the same schedulerName")
+	if schedulers = slices.Compact(schedulers); len(schedulers) < 2 {
+		return "", true
 	}
+	then := "), and none of these gets all of them: "
+	if g.Least == 0 {
+		then = "): once pods of one have nodes, kube-scheduler refuses those of the others: "
+	}
+	return "its pods have different schedulers (" + strings.Join(schedulers, ", ") + then +
+		"give all of them the same schedulerName", true
+}
+
+// otherPreemption returns why kube-scheduler refuses a group because of the preemption policy of its pods, or "".
+// certain is false if it refuses the group only with a feature gate.
+func otherPreemption(g whatif.Group, members []checked) (text string, certain bool) {
 	known := slices.DeleteFunc(slices.Clone(members), func(x checked) bool { return x.workload.Preempts == "" })
 	if len(known) == 0 {
-		return problems, notes
+		return "", false
 	}
 	first := known[0].workload
 	other := slices.IndexFunc(known, func(x checked) bool { return x.workload.Preempts != first.Preempts })
 	switch {
 	case other > 0:
 		w := known[other].workload
-		problems = append(problems, fmt.Sprintf("the preemptionPolicy of the pods of %s is %s, and that of the pods of %s "+
+		return fmt.Sprintf("the preemptionPolicy of the pods of %s is %s, and that of the pods of %s "+
 			"is %s; kube-scheduler tries the group only if all its pods have the same: give all of them the same "+
-			"priorityClassName", first, first.Preempts, w, w.Preempts))
+			"priorityClassName", first, first.Preempts, w, w.Preempts), true
 	case !g.Part && g.Preempts != "" && g.Preempts != first.Preempts:
-		notes = append(notes, fmt.Sprintf("its preemptionPolicy is %s, and that of its pods is %s; with the feature gate "+
-			"PodGroupPreemptionPolicy, kube-scheduler tries it only if they are equal", g.Preempts, first.Preempts))
+		return fmt.Sprintf("its preemptionPolicy is %s, and that of its pods is %s; with the feature gate "+
+			"PodGroupPreemptionPolicy, kube-scheduler tries it only if they are equal", g.Preempts, first.Preempts), false
 	}
-	return problems, notes
+	return "", false
 }
 
 // otherPriority returns why kube-scheduler refuses a group because of the priority of its pods, or "". certain is false

@@ -177,7 +177,7 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 	d.writeFixed(b, limit)
 	if n := len(d.aligned); n > 0 {
 		fmt.Fprintln(b)
-		writeWrapped(b, "", namesText(d.aligned, limit)+choose(n, " is", " are")+" aligned already.")
+		writeWrapped(b, "", firstOf(d.aligned, limit, "")+choose(n, " is", " are")+" aligned already.")
 	}
 	if d.ending > 0 {
 		fmt.Fprintf(b, "\n%s being deleted, and counted as gone here.\n", choose(d.ending, "1 pod is",
@@ -185,7 +185,7 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 	}
 	if d.result.Plan != nil && len(d.without) > 0 {
 		fmt.Fprintln(b)
-		writeWrapped(b, "", "No room was found for "+namesText(d.without, limit)+".")
+		writeWrapped(b, "", "No room was found for "+firstOf(d.without, limit, "")+".")
 	}
 	if n := d.others(); n > 0 {
 		fmt.Fprintf(b, "\n%s for a node, and no room is kept for %s.\n", choose(n, "1 other pod waits",
@@ -202,15 +202,6 @@ func (d *defragmentation) write(w io.Writer, f defragFlags) error {
 		return d.writeMaps(w, f.drawing)
 	}
 	return nil
-}
-
-// namesText returns at most limit names, and the number of the others.
-func namesText(names []string, limit int) string {
-	out := slices.Clone(names[:min(limit, len(names))])
-	if more := len(names) - len(out); more > 0 {
-		out = append(out, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(out, ", ")
 }
 
 // writeMoves writes the table of moves.

@@ -292,10 +292,12 @@ func (x *workloadExplanation) explainOne(ctx context.Context, c Cluster, nodes [
 		return nil
 	}
 	for _, p := range x.pods {
-		if p.Node != "" && p.Pod != nil {
-			if e := newExplanation(p, nodes, problems); e.refused() && x.one == nil {
-				x.one = e
-			}
+		if p.Node == "" || p.Pod == nil {
+			continue
+		}
+		if e := newExplanation(p, nodes, problems); e.refused() {
+			x.one = e
+			break
 		}
 	}
 	return err

@@ -294,7 +294,7 @@ func (e *explanation) addVerdicts(p *sections, all bool) {
 	if len(e.problems) > 0 {
 		p.add(func(b *bufio.Writer) {
 			fmt.Fprintf(b, "\nNot judged, %s:\n\n", nodesText(len(e.problems)))
-			writeProblems(b, e.problems, limit)
+			writeProblems(b, e.problems, limit, " (--all shows them)")
 		})
 	}
 }
@@ -434,10 +434,11 @@ func writeWays(b *bufio.Writer, refused []verdictOn) {
 	}
 }
 
-func writeProblems(b *bufio.Writer, problems []document.Problem, limit int) {
+// writeProblems writes at most limit problems, and how many more there are, with a hint where to see them.
+func writeProblems(b *bufio.Writer, problems []document.Problem, limit int, hint string) {
 	_ = problemTable("REASON", problems[:min(limit, len(problems))]).write(b, false)
 	if more := len(problems) - limit; more > 0 {
-		fmt.Fprintf(b, "... and %d more (--all shows them)\n", more)
+		fmt.Fprintf(b, "... and %d more%s\n", more, hint)
 	}
 }
 

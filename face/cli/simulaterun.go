@@ -244,7 +244,7 @@ func waitingTasks(s Stage, stderr io.Writer) (out []*task) {
 	if n := len(ending); n > 0 {
 		fmt.Fprintf(stderr, "Warning: %s being deleted and no scheduler places %s, so --pending leaves %s out: %s\n",
 			choose(n, "1 pod is", fmt.Sprintf("%d pods are", n)), choose(n, "it", "them"), choose(n, "it", "them"),
-			namesText(ending, fewNodes))
+			firstOf(ending, fewNodes, ""))
 	}
 	return out
 }

@@ -49,7 +49,7 @@ func (s *simulation) write(w io.Writer, f simulateFlags) error {
 			guard.WithoutDemand: "pods without a demand of their own may go there, and their kubelets may refuse them",
 			guard.Nobody:        "pods that need alignment do not go there",
 		}[s.rules.Guard.Unknown])
-		writeProblems(b, s.problems, limit)
+		writeProblems(b, s.problems, limit, " (--all shows them)")
 	}
 	s.writeCoarse(b, limit)
 	if err := b.Flush(); err != nil {
