@@ -58,10 +58,16 @@ func create(b browser, c cluster, name, cpus string) {
 
 func created(t *testing.T, b browser, c cluster) {
 	b.says("#waiting", "No pod waits")
+	// Why a pod waits can take seconds to compute: the pod must appear before.
+	b.do("hold answers about the pod", chromedp.Evaluate(`{ const real = fetch, held = new Promise((done) => { window.answerNow = done; });
+		window.fetch = async (path, ...more) => { if (String(path).includes("too-large")) await held; return real(path, ...more); }; }`, nil))
 	began := time.Now()
 	create(b, c, "too-large", "1000")
 	b.says("#waiting", "default/too-large")
 	t.Logf("a created pod appears after %s", time.Since(began).Round(time.Millisecond))
+	b.says("#waiting td", "Computing")
+	b.do("answer", chromedp.Evaluate(`answerNow()`, nil))
+	b.says("#waiting td", "wants")
 	talk(t, c)
 	create(b, c, "packer", "4")
 	create(b, c, "encoder", "8")

@@ -1,18 +1,18 @@
 // The first page: the map of nodes, how many more pods fit, and what waits.
-import { ago, bytes, choices, el, field, focused, limits, nodeLink, note, podLink, problem, quiet, refused, table } from "./dom.js";
+import { bytes, choices, el, field, focused, limits, nodeLink, note, problem, quiet, refused, table } from "./dom.js";
 import { get } from "./api.js";
-import { groupCell, rowsOf, why } from "./gangs.js";
 import { movesForUsual } from "./move.js";
 import { describe, drawing, flagsOf, forPods, fragmentation, notable, share } from "./map.js";
-import { phrase, say, texts as t } from "./texts.js";
+import { say, texts as t } from "./texts.js";
+import { waitingPods } from "./waiting.js";
 
-const inList = 100, someWaiting = 10;
+const inList = 100;
 const usualLabels = ["topology.kubernetes.io/zone", "topology.kubernetes.io/rack", "node.kubernetes.io/instance-type",
   "kubernetes.io/arch", "kubernetes.io/hostname"];
 
 export function clusterPage(root) {
   const all = new Map();
-  let shown = [], overview = null, room = null, start = 0, waitingDue = 0, open = true;
+  let shown = [], overview = null, room = null, start = 0, open = true;
   const numbers = el("ul", { class: "numbers" });
   const search = el("input", { type: "search", id: "find", oninput: filter });
   const colour = el("select", { id: "colour", onchange: () => { legend(); map.later(); } });
@@ -27,7 +27,8 @@ export function clusterPage(root) {
   const frame = el("div", { class: "map" }, canvas), list = el("div", { hidden: true });
   const said = el("p", { class: "quiet said" }, t.keys);
   const shapes = el("section", {}, el("h2", {}, t.slots), quiet(t.counting)), moving = movesForUsual();
-  const waiting = el("section", { id: "waiting" }), opened = new Set();
+  const waiting = el("section", { id: "waiting" });
+  const waits = waitingPods(waiting, { readable, noPods, counted(n) { overview.waiting = n; count(); } });
   root.replaceChildren(el("h1", {}, t.cluster), numbers, el("div", { class: "tools" }, field(t.find, search),
     field(t.colour, colour), field(t.show, which), field(t.group, group), field(t.view, view),
     el("datalist", { id: "labels" }, usualLabels.map((l) => el("option", { value: l })))),
@@ -141,8 +142,8 @@ export function clusterPage(root) {
   const lacks = (resource) => (overview.limits || []).some((l) => l.resource.split(" ")[0] === resource && refused([l]));
 
   // readable names the namespaces whose pods are shown, where those of others are not.
-  const readable = () => (lacks("pods") ? (overview.namespaces || []).join(", ") : "");
-  const noPods = () => lacks("pods") && !readable();
+  function readable() { return lacks("pods") ? (overview.namespaces || []).join(", ") : ""; }
+  function noPods() { return lacks("pods") && !readable(); }
 
   function state() {
     const out = [limits(overview.limits)].filter(Boolean);
@@ -161,40 +162,6 @@ export function clusterPage(root) {
     numbers.hidden = !overview.ready;
     numbers.replaceChildren(item(lacks("nodes") && !all.size ? "–" : all.size, t.nodes), item(pods(overview.pods), of(t.pods)),
       item(pods(overview.waiting), of(t.waiting)), item(lacks("nodelayouts") && !whole ? "–" : `${free} / ${whole}`, t.freeCPUs));
-  }
-
-  // sentence says why a pod waits: in the words of the scheduler's last decision, or of the judgement now where there is none.
-  async function sentence(p) {
-    const path = `/pods/${encodeURIComponent(p.namespace)}/${encodeURIComponent(p.name)}`;
-    try {
-      const [h, last = {}] = await get(path + "/decisions").then((x) => [x, x.decisions[0]]);
-      if (last.summary || last.message) return phrase(last.summary || "") || last.message;
-      return phrase((await get(path)).summary?.text || "") || h.problem || t.noEvent;
-    } catch (e) {
-      return e.message;
-    }
-  }
-
-  async function waitingPods() {
-    const list = await get("/pods?waiting=true&limit=200");
-    // The number above must not differ from that of the list.
-    overview.waiting = list.total;
-    count();
-    const rows = rowsOf(list).slice(0, someWaiting);
-    const causes = await Promise.all(rows.map((r) => (r.group ? why(r, sentence) : sentence(r.pods[0]))));
-    const shown = rows.reduce((n, r) => n + (r.group ? r.group.pods - r.group.placed : 1), 0), back = focused(waiting);
-    waiting.replaceChildren(el("h2", {}, [t.waitingPods, readable(), `(${noPods() ? "–" : list.total})`].filter(Boolean).join(" ")),
-      list.total === 0 ? quiet(noPods() ? t.podsNotShown : readable() ? say("noWaitingIn", readable()) : t.noWaiting) :
-      table([t.pod, t.why, t.since], rows.map((r, i) => [r.group ? groupCell(r, opened) : podLink(r.pods[0]),
-        causes[i] || r.pods[0].reason || "", ago(r.created)]), t.waitingPods, true),
-      list.total > shown ? quiet(say("moreObjects", list.total - shown)) : "");
-    back();
-  }
-
-  // waitingAgain reads once for changes that come together.
-  function waitingAgain() {
-    waitingDue = 0;
-    if (open) waitingPods().catch((e) => waiting.replaceChildren(problem(e, waitingAgain)));
   }
 
   // fitting counts slots. It is computed on demand, and so is not read with every change.
@@ -245,7 +212,7 @@ export function clusterPage(root) {
   return {
     async read() {
       await read();
-      await waitingPods();
+      await waits.read();
       if (!room) fitting();
     },
     async change(c) {
@@ -259,8 +226,8 @@ export function clusterPage(root) {
       }
       count();
       legend();
-      if (c.pods?.length) waitingDue ||= setTimeout(waitingAgain, 50);
+      if (c.pods?.length) waits.later();
     },
-    close() { open = false; clearTimeout(waitingDue); map.close(); },
+    close() { open = false; waits.close(); map.close(); },
   };
 }
