@@ -112,6 +112,9 @@ type planner struct {
 
 // Gang implements arrange.Planner.
 func (w places) Gang(pods []*v1.Pod) arrange.Gang {
+	if surelyEqual(pods) {
+		return nil
+	}
 	if g, err := newGang(pods); err == nil && g.unequal() {
 		return planner{w, g}
 	}

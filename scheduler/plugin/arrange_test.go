@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/core/place"
 	"github.com/tenon-numa/tenon/scheduler/arrange"
 	"github.com/tenon-numa/tenon/scheduler/fwk"
@@ -37,23 +38,54 @@ func claiming(p *v1.Pod, template string) *v1.Pod {
 	return p
 }
 
-// Nodes judge pods of equal containers differently if they request other amounts, or name other claims. Without a plan,
-// the first of them gets the node that only the second one fits.
-func TestPodsThatDifferInPlainAmountsAreUnequal(t *testing.T) {
-	overhead := cpus("b", 4)
-	overhead.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+// Nodes judge pods of equal containers differently if they request other amounts, name other claims, or are bound to
+// other nodes. Without a plan, the first of them gets the node that only the second one fits. What controllers write
+// into each pod of a gang makes no difference.
+func TestPodsThatNodesJudgeDifferentlyAreUnequal(t *testing.T) {
+	with := func(change func(*v1.Pod)) *v1.Pod {
+		p := cpus("b", 4)
+		change(p)
+		return p
+	}
+	p := newPlugin(t, refuse)
 	for name, c := range map[string]struct {
 		a, b *v1.Pod
 		want bool
 	}{
-		"equal":    {cpus("a", 4), cpus("b", 4), false},
-		"storage":  {onDisk(cpus("a", 4), "10Gi"), onDisk(cpus("b", 4), "100Gi"), true},
-		"overhead": {cpus("a", 4), overhead, true},
-		"claims":   {claiming(cpus("a", 4), "small"), claiming(cpus("b", 4), "large"), true},
+		"equal": {cpus("a", 4), cpus("b", 4), false},
+		"of an indexed Job": {cpus("a", 4), with(func(p *v1.Pod) {
+			p.Labels = map[string]string{"batch.kubernetes.io/job-completion-index": "1"}
+			p.Annotations = map[string]string{"batch.kubernetes.io/job-completion-index": "1"}
+			p.Spec.Hostname, p.Spec.Volumes = "train-1", []v1.Volume{{Name: "kube-api-access-x7d2f"}}
+			p.Spec.Containers[0].Env = []v1.EnvVar{{Name: "JOB_COMPLETION_INDEX", Value: "1"}}
+		}), false},
+		"the same amount in other words": {onDisk(cpus("a", 4), "1Gi"), onDisk(cpus("b", 4), "1024Mi"), false},
+		"storage":                        {onDisk(cpus("a", 4), "10Gi"), onDisk(cpus("b", 4), "100Gi"), true},
+		"overhead": {cpus("a", 4), with(func(p *v1.Pod) {
+			p.Spec.Overhead = v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
+		}), true},
+		"claims": {claiming(cpus("a", 4), "small"), claiming(cpus("b", 4), "large"), true},
+		"CPUs":   {cpus("a", 4), cpus("b", 5), true},
+		"a container more": {cpus("a", 4), with(func(p *v1.Pod) {
+			p.Spec.InitContainers = []v1.Container{{Name: "init", Resources: p.Spec.Containers[0].Resources}}
+		}), true},
+		"selector":  {cpus("a", 4), with(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), true},
+		"affinity":  {cpus("a", 4), with(func(p *v1.Pod) { p.Spec.Affinity = &v1.Affinity{} }), true},
+		"tolerance": {cpus("a", 4), with(func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Key: "gpu"}} }), true},
+		"demand":    {cpus("a", 4), noted(cpus("b", 4), apipod.PolicyAnnotation, "single-numa-node"), true},
+		"related": {noted(cpus("a", 4), apipod.ApartAnnotation, "g"), noted(cpus("b", 4), apipod.ApartAnnotation, "g"),
+			true},
 	} {
-		p := newPlugin(t, refuse)
-		if got := (places{p.Shared, profileOf(p.handle)}).Gang([]*v1.Pod{c.a, c.b}) != nil; got != c.want {
+		pods := []*v1.Pod{c.a, c.b}
+		if got := (places{p.Shared, profileOf(p.handle)}).Gang(pods) != nil; got != c.want {
 			t.Errorf("%s: the pods are unequal: %t", name, got)
+		}
+		g, err := newGang(pods)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if sure := surelyEqual(pods); sure == g.unequal() {
+			t.Errorf("%s: surely equal: %t, and by what they ask of nodes: %t", name, sure, !g.unequal())
 		}
 	}
 }

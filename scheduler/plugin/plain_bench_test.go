@@ -9,6 +9,7 @@ import (
 	"runtime/pprof"
 	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -271,7 +272,8 @@ func (y *yard) openWith(b testing.TB, name string, list []schedapi.KubeScheduler
 		profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
 		scheduler.WithProfiles(
 			list...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factoryOf, Claims: c.shared.Claims()}),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: factoryOf, Claims: c.shared.Claims(),
+			Groups: c.shared.Groups(), stays: newStay}),
 	)
 	if err != nil {
 		b.Fatal(err)
@@ -338,6 +340,19 @@ func (idle) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
 func (idle) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
 	return fwk.NewStatus(fwk.Skip)
+}
+
+// stay permits no pod: attempts end before binding, and kube-scheduler takes back what they have reserved.
+type stay struct{}
+
+const stays = "Stay"
+
+func newStay(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return stay{}, nil }
+
+func (stay) Name() string { return stays }
+
+func (stay) Permit(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.Status, time.Duration) {
+	return fwk.NewStatus(fwk.Unschedulable, stays), 0
 }
 
 // schedule chooses a node for a pod and reserves it, as kube-scheduler's scheduling cycle does.
