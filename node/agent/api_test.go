@@ -47,6 +47,7 @@ type api struct {
 	forbidLayouts bool   // whether writes of layouts are forbidden
 	blindedKind   string // the kind whose metadata may not be watched
 	based         bool   // whether the kind LayoutBase is installed
+	forbidBase    bool   // whether reading a LayoutBase is forbidden
 	bases         map[string]*v1alpha1.LayoutBase
 
 	zoned      bool // whether the kind NodeResourceTopology is installed
@@ -357,6 +358,8 @@ func (a *api) getBase(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !a.based:
 		http.NotFound(w, r)
+	case a.forbidBase:
+		refuse(w, 403, metav1.StatusReasonForbidden)
 	case b == nil:
 		refuse(w, 404, metav1.StatusReasonNotFound)
 	default:

@@ -28,14 +28,17 @@ type baseWriter struct {
 	unserved error
 }
 
-// read gets the base from the API server. It returns nil without an error if there is no base, or if the agent has no
-// right to read it. If the base is not the one that this agent wrote, the next layout gets a new base.
+// read gets the base from the API server. It returns nil without an error if there is no base, and an error for which
+// apierrors.IsForbidden is true if the agent may not read it. If the base is not the one that this agent wrote, or is
+// not known, the next layout gets a new base.
 func (w *baseWriter) read(ctx context.Context) (*v1alpha1.LayoutBase, error) {
 	w.unserved = nil
 	b, err := w.client.Bases.Get(ctx, w.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		w.written.End()
 		w.watch.read(nil)
+	}
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {

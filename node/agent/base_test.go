@@ -83,6 +83,48 @@ func TestAServerWithoutBases(t *testing.T) {
 	})
 }
 
+// The base has the machine with which the kubelet started, and the order of the pods. An agent that starts and may not
+// read it would replace both by what it sees now, so it writes nothing. One that runs knows them.
+func TestABaseThatMayNotBeRead(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop := w.start(w.config(logr.Discard()))
+		w.run("p", "5")
+		pass(time.Second)
+		w.api.set(func() { w.api.forbidBase = true })
+		w.agents[0].triggers.everything()
+		w.run("q", "6")
+		pass(DefaultReread + DefaultResync)
+		w.want("an agent that runs", "ns/q=6")
+		stop()
+		w.agents = nil
+
+		// Another agent, which has the right, has written meanwhile.
+		w.api.set(func() { w.api.forbidBase = false })
+		stop = w.start(w.config(logr.Discard()))
+		pass(time.Second)
+		stop()
+		w.agents = nil
+		var base, layout int64
+		w.api.set(func() { base, layout = w.api.bases[w.name].Sequence, w.api.layouts[w.name].Sequence })
+		w.api.set(func() { w.api.forbidBase = true })
+		log := &journal{}
+		w.start(w.config(log.logger()))
+		w.run("r", "7")
+		pass(time.Minute)
+		w.api.set(func() {
+			if w.api.bases[w.name].Sequence != base || w.api.layouts[w.name].Sequence != layout {
+				t.Error("an agent that starts has replaced a base that it may not read")
+			}
+		})
+		if log.count("may not be read") == 0 {
+			t.Error("the log does not say that the base may not be read")
+		}
+		w.api.set(func() { w.api.forbidBase = false })
+		pass(10 * time.Minute)
+		w.want("with the right", "ns/r=7")
+	})
+}
+
 // Whatever requests fail, readers have an earlier layout of the node or the last one, and the last one in the end.
 func TestWritesOfABaseThatFail(t *testing.T) {
 	for fail := range 6 {

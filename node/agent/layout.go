@@ -65,7 +65,13 @@ func (w *layoutWriter) read(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("get layout %s: %w", w.name, err)
 	}
 	base, err := w.base.read(ctx)
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err) && !w.started && !none && l.Base != 0:
+		// A base has the machine with which the kubelet started, and only the agent that wrote it has that from elsewhere.
+		return fmt.Errorf("the base of layout %s may not be read, and nothing is written without it: give the agent the "+
+			"right to get layoutbases.tenon.sh: %w", w.name, err)
+	case apierrors.IsForbidden(err): // the roles come from an earlier release, or this agent knows what it wrote
+	case err != nil:
 		return err
 	}
 	w.start(l, base, none)
