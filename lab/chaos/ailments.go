@@ -187,7 +187,8 @@ var rights = []right{
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"create", "patch"}, true, false},
 	{deploy.Agent, "tenon.sh", "nodelayouts", []string{"get", "list", "watch"}, true, false},
 	{deploy.Agent, "tenon.sh", "layoutbases", []string{"create", "patch"}, false, false},
-	{deploy.Agent, "tenon.sh", "layoutbases", []string{"get", "list", "watch"}, false, false},
+	// An agent that starts writes nothing if it may not read its base.
+	{deploy.Agent, "tenon.sh", "layoutbases", []string{"get", "list", "watch"}, true, false},
 	{deploy.Agent, "", "nodes", []string{"get", "list", "watch"}, true, false},
 	{deploy.Agent, "topology.node.k8s.io", "noderesourcetopologies", []string{"create", "patch"}, false, false},
 	{deploy.Agent + "-pods", "", "pods", []string{"list", "watch"}, true, false},

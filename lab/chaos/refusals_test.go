@@ -373,3 +373,22 @@ func TestForeignPodsExcuseAmounts(t *testing.T) {
 		s.want(l, want)
 	}
 }
+
+// The kubelet lists the pods of a node, then its managers admit a pod, and then it counts plain amounts by its list. A
+// pod of the list that ends in between is in no list of the managers.
+func TestAmountsOfPodsThatEndMeanwhileCount(t *testing.T) {
+	for ends, want := range map[uint64]blame{11: overtaken, 9: knowable} {
+		s := newStage(t)
+		s.allocatable = v1.ResourceList{"cpu": resource.MustParse("6"), "pods": resource.MustParse("110")}
+		plain := func(name, cpus string) *v1.Pod {
+			return workload.Pod(name, workload.Burstable("c", workload.Amounts{"cpu": cpus}, nil))
+		}
+		s.bind(4, plain("ends", "2"))
+		s.bind(5, foreign(plain("foreign", "2")))
+		s.end(ends, "ends")
+		l := s.bind(10, plain("refused", "4"))
+		l.pod.Status.Phase, l.pod.Status.Reason, l.ended = v1.PodFailed, "OutOfcpu", at(12)
+		s.lives[len(s.lives)-1] = l
+		s.want(l, want)
+	}
+}

@@ -316,28 +316,41 @@ func (t *trial) releaseIndex(uid string) int {
 // causeByAmounts returns the cause of a refusal by plain amounts: the managers had admitted the pod, but then the
 // kubelet found too little of a resource (lifecycle/predicate.go).
 func (t *trial) causeByAmounts() (blame, string) {
-	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
-	var all, own []*v1.Pod
+	short, own := t.lacks(false)
+	if len(short) == 0 {
+		short, own = t.lacks(true)
+	}
+	switch {
+	case len(short) > 0 && len(own) == 0:
+		return overtaken, "without " + t.names(t.foreign) + " it fits"
+	case len(short) == 0 && t.unreported && len(t.missing(t.admission)) > 0:
+		return unplugged, "with " + strings.Join(t.missing(t.admission), ", ") + " it fits"
+	default:
+		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign), own)
+	}
+}
+
+// lacks returns the plain amounts that the node lacks for the pod beside the pods that its kubelet counts, and beside
+// those that are not foreign. The kubelet lists them before its managers do (HandlePodAdditions of
+// pkg/kubelet/kubelet.go). With ending, pods count too that ended between the two, as any may that had not ended when
+// the refused one was bound.
+func (t *trial) lacks(ending bool) (beside, own []place.Reason) {
+	var all, mine []*v1.Pod
 	for _, l := range t.lives {
 		uid := string(l.pod.UID)
-		if l.pod.UID == t.life.pod.UID || !slices.Contains(t.admission.Active, uid) {
+		counts := slices.Contains(t.admission.Active, uid) || ending && l.pod.Spec.NodeName == t.life.pod.Spec.NodeName &&
+			l.bound.known() && l.over() && l.endMoment().version > t.life.bound.version
+		if l.pod.UID == t.life.pod.UID || !counts {
 			continue
 		}
 		p := l.pod.DeepCopy()
 		p.Status = v1.PodStatus{}
 		if all = append(all, p); !t.foreign[uid] {
-			own = append(own, p)
+			mine = append(mine, p)
 		}
 	}
+	node := &v1.Node{Status: v1.NodeStatus{Allocatable: t.allocatable}}
 	asks := t.life.pod.DeepCopy()
 	asks.Status = v1.PodStatus{}
-	switch short := kube.Lacks(asks, node, all); {
-	case len(short) > 0 && len(kube.Lacks(asks, node, own)) == 0:
-		return overtaken, "without " + t.names(t.foreign) + " it fits"
-	case len(short) == 0 && t.unreported && len(t.missing(t.admission)) > 0:
-		return unplugged, "with " + strings.Join(t.missing(t.admission), ", ") + " it fits"
-	default:
-		return knowable, fmt.Sprintf("the node lacks %v; without %s it lacks %v", short, t.names(t.foreign),
-			kube.Lacks(asks, node, own))
-	}
+	return kube.Lacks(asks, node, all), kube.Lacks(asks, node, mine)
 }
