@@ -285,7 +285,8 @@ func (r *run) waitingThoughFitting(ctx context.Context, lives []life) (out []str
 		snap := r.tenon.Shared.Book.Snapshot()
 		for _, n := range nodes {
 			x := snap.Node(n.Name)
-			if x != nil && !r.hasAilment(n.Name) && len(lacks[n.Name]) == 0 && x.Place(p, place.Demand{}).Fits() {
+			if x != nil && !r.hasAilment(n.Name) && !r.isKept(n.Name, lives) && len(lacks[n.Name]) == 0 &&
+				x.Place(p, place.Demand{}).Fits() {
 				_, why := workload.FateOf(l.pod)
 				out = append(out, fmt.Sprintf("pod %s waits though it fits node %s; it was told: %s", l.pod.Name, n.Name, why))
 			}
@@ -345,7 +346,7 @@ func (r *run) probeNodes(ctx context.Context) error {
 }
 
 // hasRoom reports whether a node has room for a pod, by the ledger and by the amounts at the API server. It is false
-// if the ledger does not have the node.
+// if the ledger does not have the node, or kube-scheduler keeps room there for a gang that is not complete.
 func (r *run) hasRoom(ctx context.Context, pod *v1.Pod, node string) (bool, error) {
 	p, err := podapi.ToPlace(pod)
 	if err != nil {
@@ -355,8 +356,9 @@ func (r *run) hasRoom(ctx context.Context, pod *v1.Pod, node string) (bool, erro
 	if err != nil {
 		return false, err
 	}
+	lives, _ := r.record.all()
 	x := r.tenon.Shared.Book.Snapshot().Node(node)
-	return x != nil && len(lacks[node]) == 0 && place.Fits(x.Usage, p), nil
+	return x != nil && !r.isKept(node, lives) && len(lacks[node]) == 0 && place.Fits(x.Usage, p), nil
 }
 
 // podOrNone returns the pod, or an empty one.

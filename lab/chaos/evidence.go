@@ -154,8 +154,9 @@ func (r *run) counts(node string) (out string) {
 	}
 	for _, l := range lives {
 		if !l.over() && l.pod.Spec.NodeName == "" && l.pod.Status.NominatedNodeName == node {
-			out += fmt.Sprintf("pod %s of gang %q is nominated there, priority %d, made at %v\n", l.pod.Name,
-				l.pod.Labels[gangLabel], ptr.Deref(l.pod.Spec.Priority, 0), l.pod.CreationTimestamp)
+			out += fmt.Sprintf("pod %s of gang %q (incomplete: %t) is nominated there, priority %d, made at %v\n", l.pod.Name,
+				l.pod.Labels[gangLabel], r.incomplete(lives)[string(l.pod.UID)], ptr.Deref(l.pod.Spec.Priority, 0),
+				l.pod.CreationTimestamp)
 		}
 	}
 	return out

@@ -138,6 +138,17 @@ func (r *run) incomplete(lives []life) map[string]bool {
 	return out
 }
 
+// isKept reports whether a pod of an incomplete gang is nominated to a node. kube-scheduler nominates pods of a gang
+// before it binds them. If it dies then, and another pod of the gang is deleted, it keeps their room from pods of no
+// higher priority until the gang is complete or gone: it counts nominations of pods that it does not take up (Add of
+// backend/queue/scheduling_queue.go, 1.37).
+func (r *run) isKept(node string, lives []life) bool {
+	incomplete := r.incomplete(lives)
+	return slices.ContainsFunc(lives, func(l life) bool {
+		return l.pod.Spec.NodeName == "" && l.pod.Status.NominatedNodeName == node && incomplete[string(l.pod.UID)]
+	})
+}
+
 // halfGangs returns the gangs that have fewer bound pods than they need. It counts the gangs that may be in that state:
 // a member was deleted before it was bound, a right was withdrawn, or the scheduler or the API server was restarted
 // after its first pod was bound.
@@ -254,7 +265,7 @@ func (r *run) readSpread(ctx context.Context, s *spread, lives []life) error {
 	snap := r.tenon.Shared.Book.Snapshot()
 	for _, n := range nodes {
 		x := snap.Node(n.Name)
-		if x == nil || r.hasAilment(n.Name) {
+		if x == nil || r.hasAilment(n.Name) || r.isKept(n.Name, lives) {
 			continue
 		}
 		node, err := r.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
