@@ -18,6 +18,7 @@ import (
 
 	apipod "github.com/tenon-numa/tenon/api/pod"
 	"github.com/tenon-numa/tenon/api/provisioning"
+	"github.com/tenon-numa/tenon/core/state"
 	"github.com/tenon-numa/tenon/lab/workload"
 )
 
@@ -97,13 +98,23 @@ func (s *scene) placed(ctx context.Context, t *testing.T, p *v1.Pod) string {
 	return got.Spec.NodeName
 }
 
-// gone waits until the watch shows no pod of a name.
+// gone waits until the watch shows no pod of a name, and the scheduler counts none.
 func (s *scene) gone(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if _, err := s.pods.Until(ctx, func(pods []*v1.Pod) bool {
 		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == name })
 	}); err != nil {
 		t.Fatalf("pod %s does not end: %v", name, err)
+	}
+	// The scheduler must not keep places by holdings that are no more.
+	if err := wait.PollUntilContextTimeout(ctx, poll, 30*time.Second, true, func(context.Context) (bool, error) {
+		snap := s.sched.Shared.Book.Snapshot()
+		return !slices.ContainsFunc([]string{"a", "b"}, func(node string) bool {
+			n := snap.Node(node)
+			return n != nil && slices.ContainsFunc(n.Entries, func(e state.Entry) bool { return e.Pod.Name == name })
+		}), nil
+	}); err != nil {
+		t.Fatalf("the scheduler counts pod %s, which has ended: %v", name, err)
 	}
 }
 
