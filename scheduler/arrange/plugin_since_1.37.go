@@ -102,7 +102,9 @@ func (p *Plugin) GeneratePlacements(ctx context.Context, cs upstream.PodGroupCyc
 	parent *upstream.Placement) (*upstream.GeneratePlacementsResult, *fwk.Status) {
 	out, status := p.usual.GeneratePlacements(ctx, cs, group, parent)
 	g := group.GetPodGroup()
-	if !status.IsSuccess() || out == nil || g == nil || g.Spec.SchedulingPolicy.Gang == nil {
+	// kube-scheduler tries the groups of a composite group (alpha) anew for each placement of it, which nothing bounds.
+	if !status.IsSuccess() || out == nil || g == nil || g.Spec.SchedulingPolicy.Gang == nil ||
+		g.Spec.ParentCompositePodGroupName != nil {
 		return out, status
 	}
 	state, err := p.handle.SnapshotSharedLister().PodGroupStates().Get(group.GetNamespace(), group.GetName())

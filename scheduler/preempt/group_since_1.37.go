@@ -62,10 +62,11 @@ func (pre *Preemption) PodGroupPostFilter(ctx context.Context, cs upstream.PodGr
 		}
 	}()
 	a := &groupAttempt{pre: pre, plugin: plugin, info: group, group: g, lister: l}
-	if result, status = a.preempt(ctx, schedule); a.doubted && !status.IsSuccess() {
-		for _, p := range group.GetUnscheduledPods() {
-			pre.retry(p, pre.now())
-		}
+	if result, status = a.preempt(ctx, schedule); status.IsSuccess() {
+		a.doubted = nil
+	}
+	if since := pre.waits.note(string(g.UID), a.doubted, pre.now()); len(a.doubted) > 0 {
+		pre.retry(group.GetUnscheduledPods()[0], since) // the queue has the pods of a group as one
 	}
 	if text := status.Message(); text != "" {
 		status = fwk.NewStatus(status.Code(), "preemption for the group: "+text)
@@ -97,8 +98,8 @@ type groupAttempt struct {
 	info   upstream.PodGroupInfo
 	group  *schedulingv1beta1.PodGroup
 	lister *lister
-	// doubted is set if pods were passed over because the holdings of their node are not known.
-	doubted bool
+	// doubted has the nodes whose pods were passed over because their next report may change what fits.
+	doubted []string
 }
 
 func (a *groupAttempt) preempt(ctx context.Context, schedule upstream.PodGroupSchedulingFunc) (
@@ -217,7 +218,9 @@ func (a *groupAttempt) units(nodes []fwk.NodeInfo) (units []assign.Unit, victims
 			n := a.plugin.Node(info.Node().Name)
 			if n == nil || doubtful(n, info) != "" {
 				stays[key] = key != ""
-				a.doubted = true
+				if n != nil && !n.Silent && !slices.Contains(a.doubted, n.Name) {
+					a.doubted = append(a.doubted, n.Name)
+				}
 				continue
 			}
 			victims[string(p.UID)] = p
