@@ -190,7 +190,7 @@ export function clusterPage(root) {
     shapes.replaceChildren(el("h2", {}, t.slots), error ? problem(error, fitting) : rows.length ?
       table([t.shape, t.fitting, t.share, ""], rows, t.slots, true) : quiet(lacks("pods") ? t.noShapesRead : t.noShapes),
     el("form", { class: "tools", onsubmit: submit }, field(`${t.ownShape}, ${t.ownShapeHelp}`,
-      el("input", { type: "text", id: "shape", value: asked })), el("button", { type: "submit" }, t.count)));
+      el("input", { type: "text", id: "shape", value: shapes.querySelector("#shape")?.value ?? asked })), el("button", { type: "submit" }, t.count)));
     back();
   }
 
@@ -213,7 +213,8 @@ export function clusterPage(root) {
     async read() {
       await read();
       await waits.read();
-      if (!room) fitting();
+      // The server computes little at a time for one person, and why pods wait comes first.
+      if (!room) Promise.resolve(waits.known()).then(() => open && fitting());
     },
     async change(c) {
       if (c.all || !overview) return this.read();

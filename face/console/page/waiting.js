@@ -6,10 +6,11 @@ import { phrase, say, texts as t } from "./texts.js";
 const someWaiting = 10;
 
 // waitingPods fills a section with the pods that wait. The list is drawn once it is read; why a pod waits follows, since the
-// server may compute for seconds. counted learns how many pods wait; readable and noPods say whose pods a person may read.
+// server may compute for seconds; known is a promise of that. counted learns how many pods wait; readable and noPods say whose
+// pods a person may read.
 export function waitingPods(root, { counted, readable, noPods }) {
   const opened = new Set(), causes = new Map(), keyOf = (r) => (r.group ? r.group.namespace + "/" + r.group.name : r.pods[0].uid);
-  let list = null, rows = [], open = true, due = 0, asking = false, asked = null;
+  let list = null, rows = [], open = true, due = 0, asking = null, asked = null;
 
   async function read() {
     list = await get("/pods?waiting=true&limit=200");
@@ -17,13 +18,12 @@ export function waitingPods(root, { counted, readable, noPods }) {
     rows = rowsOf(list).slice(0, someWaiting);
     for (const key of [...causes.keys()]) if (!rows.some((r) => keyOf(r) === key)) causes.delete(key);
     draw();
-    ask();
+    asking ||= ask().finally(() => { asking = null; });
   }
 
   // ask asks why each row waits, for one list at a time: the rows that are there once all have answers are the next.
   async function ask() {
-    if (asking) return;
-    for (asking = true; open && asked !== rows;) {
+    while (open && asked !== rows) {
       asked = rows;
       await Promise.all(asked.map(async (r) => {
         const cause = await (r.group ? why(r, sentence) : sentence(r.pods[0]));
@@ -32,7 +32,6 @@ export function waitingPods(root, { counted, readable, noPods }) {
         if (open) draw();
       }));
     }
-    asking = false;
   }
 
   function draw() {
@@ -51,7 +50,7 @@ export function waitingPods(root, { counted, readable, noPods }) {
     if (open) read().catch((e) => { rows = []; root.replaceChildren(problem(e, again)); });
   }
 
-  return { read, later() { due ||= setTimeout(again, 50); }, close() { open = false; clearTimeout(due); } };
+  return { read, known: () => asking, later() { due ||= setTimeout(again, 50); }, close() { open = false; clearTimeout(due); } };
 }
 
 // sentence says why a pod waits: in the words of the scheduler's last decision, or of the judgement now where there is none.
